@@ -281,9 +281,7 @@ pub mod inspect {
     #[doc(inline)]
     pub use crate::backend::ptx::{MeasuredEvent, MeasuredTrace, StepComparison, TraceComparison};
     #[doc(inline)]
-    pub use crate::launch::{
-        CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, Spills, doctor, inspect,
-    };
+    pub use crate::launch::{CacheCheck, DoctorReport, GpuCheck, Inspection, Remarks, Spills, doctor, inspect};
     #[doc(inline)]
     pub use crate::pass::Work;
     #[doc(inline)]

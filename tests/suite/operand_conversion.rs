@@ -16,6 +16,10 @@ pub fn register(suite: &mut Suite) {
         suite.test(format!("operand_conversion/part_of_an_operand/{m}"), move |session| part_of_an_operand(session, m));
     }
     suite.test("operand_conversion/scaled_rows", scaled_rows);
+    for tile in [[64, 64], [128, 64], [16, 32], [64, 128]] {
+        let name = format!("operand_conversion/invariant/{}x{}", tile[0], tile[1]);
+        suite.test(name, move |session| invariant(session, tile));
+    }
     macro_rules! weights {
         ($($name:ident)+) => {$(
             for (tile, turned) in [([256, 128, 64], true), ([128, 128, 64], false), ([16, 128, 64], true)] {
@@ -36,6 +40,32 @@ pub fn register(suite: &mut Suite) {
         )+};
     }
     codes!(u4 i4 u2 i3);
+}
+
+/// Rows by weights that are converted before the loop, and by a triangular matrix of ones.
+fn invariant_kernel((x, w): (Array<f16, 2>, Array<i8, 2>), y: ArrayMut<f32, 2>, [tm, n]: [usize; 2]) {
+    let weights = w.load((0, 0), [n, n]).cast::<f16>();
+    let (index, ones) = (ct::arange(0..n), ct::full::<f32, 2>([n, n], 1.0));
+    let upper = ct::select(index.unsqueeze(1).le(index.unsqueeze(0)), ones, 0.0).cast::<f16>();
+    ct::fold(..x.num_tiles(0, [tm, n]), (), |(), i| {
+        let rows = x.load((i, 0), [tm, n]);
+        y.store((i, 0), ct::matmul(rows, weights) + ct::matmul(rows, upper));
+    });
+}
+
+/// The sums are exact. The last tile of rows is not whole.
+fn invariant(session: Session, tile: [usize; 2]) -> Result<()> {
+    let [m, n] = [3 * tile[0] + 5, tile[1]];
+    let x = random::<f16>(70, m * n, Spread::Whole(3));
+    let w = random::<i8>(71, n * n, Spread::Whole(3));
+    let (device_x, device_w) = (session.array(&x, [m, n])?, session.array(&w, [n, n])?);
+    let mut y = session.device().zeros::<f32, 2>([m, n])?;
+    session.launch(invariant_kernel, [1], ((&device_x, &device_w), &mut y, Constant(tile)))?;
+    session.check("rows by two matrices", &y, &|[i, j]| {
+        let factor = |l: usize| w[l * n + j].to_f64() + f64::from(u8::from(l <= j));
+        Want::exactly((0..n).map(|l| x[i * n + l].to_f64() * factor(l)).sum::<f64>() as f32)
+    })?;
+    Ok(())
 }
 
 /// `y = x · ((w - center) * scale)` of packed weights, whose loads precede that of `x`.

@@ -84,6 +84,7 @@ registry! {
     Unroll, "unroll", "schedule/pipeline/unroll", "Unrolling by the hint of a loop.";
     // A transposed tile, added to all tiles of a loop: two barriers an iteration without it.
     HoistConversions, "hoist_conversions", "schedule/pipeline/hoist_conversions", "Layout conversions of loop invariants before the loop.";
+    HoistOperands, "hoist_operands", "schedule/pipeline/hoist_operands", "Loop-invariant operands of MMAs in shared memory before the loop.";
     MmaGroups, "mma_groups", "schedule/analysis/kernel_info", "Several MMAs under one commit.";
     WideMma, "wide_mma", "schedule/pipeline/mma_groups", "One MMA instruction for adjacent right operands.";
     MmaCarry, "mma_carry", "schedule/pipeline/mma_carry", "MMAs in flight across a back edge.";

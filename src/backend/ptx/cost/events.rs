@@ -3,15 +3,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::machine_model::MachineModel;
 use super::CostInput;
+use super::machine_model::MachineModel;
 use super::op_cost::{OpCost, OpCosts, SpilledRegisters};
 use super::resource_use::{Resource, ResourceUse};
 use super::trip_count::trip_counts;
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    For, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine, StripRole,
-    SubStep, WarpRole,
+    For, HoistedOperand, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine,
+    StripRole, SubStep, WarpRole,
 };
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
 
@@ -226,6 +226,7 @@ impl EventPrograms {
                 known: &known,
                 loads: partition.role == WarpRole::Producer,
                 exponentials: None,
+                hoisted_operands: Vec::new(),
                 programs: &mut programs,
             };
             let list = writer.body(partition.body);
@@ -252,6 +253,8 @@ struct EventBuilder<'a, 'm> {
     loads: bool,
     /// Exponentials inside of an exponential order. The order arrive follows their computation.
     exponentials: Option<Value>,
+    /// Operands of MMAs that the enclosing loops have hoisted.
+    hoisted_operands: Vec<HoistedOperand>,
     programs: &'a mut EventPrograms,
 }
 
@@ -447,7 +450,7 @@ impl EventBuilder<'_, '_> {
             }
             Step::For(plan) => self.for_loop(step, plan, events),
             Step::Loop(plan) => {
-                let list = self.body(plan.body);
+                let list = self.loop_body(step, plan.body, events);
                 self.push_loop(plan.op, list, None, None, events);
             }
             &Step::If { op, ref arms, .. } => {
@@ -552,7 +555,8 @@ impl EventBuilder<'_, '_> {
         let roles = self.schedule.warp_spec.as_deref();
         let fetched = |value: Value| {
             let load = context.source_load(value);
-            load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel(load).is_some()))
+            self.hoisted_operands.iter().any(|operand| operand.value == value)
+                || load.is_some_and(|load| roles.is_some_and(|roles| roles.operand_channel(load).is_some()))
         };
         let (mut before, mut mma_usage, mut after, mut barriers) =
             (ResourceUse::default(), ResourceUse::default(), ResourceUse::default(), 0);
@@ -599,7 +603,7 @@ impl EventBuilder<'_, '_> {
         } else {
             self.push(events, step, "for".to_owned(), work(ResourceUse::time(0.0)));
         }
-        let list = self.body(plan.body);
+        let list = self.loop_body(step, plan.body, events);
         if plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.async_mma) {
             let what = EventKind::MmaWait { pending: 0 };
             self.programs.lists[list].insert(0, Event::new(what, "mma_wait all".to_owned()));
@@ -616,6 +620,27 @@ impl EventBuilder<'_, '_> {
         if let Some(timing) = self.programs.loops.last_mut() {
             timing.pingpong = pingpong;
         }
+    }
+
+    /// Returns the list of events of a loop body, and adds those of the operands that are hoisted.
+    fn loop_body(&mut self, step: &Step, body: SeqId, events: &mut Vec<Event>) -> usize {
+        let hoisted = step.hoisted_operands();
+        if !hoisted.is_empty() {
+            let plans = hoisted.iter().filter_map(|operand| self.op_costs.context.hoisted_plan(operand));
+            let OpCost { usage, barriers, .. } =
+                self.op_costs.written_operands(plans.map(|plan| plan.shared.bytes()).sum());
+            self.push(
+                events,
+                step,
+                "hoist operands".to_owned(),
+                EventKind::Work(Work { usage, barriers, ..Work::default() }),
+            );
+        }
+        let outer = self.hoisted_operands.len();
+        self.hoisted_operands.extend(hoisted);
+        let list = self.body(body);
+        self.hoisted_operands.truncate(outer);
+        list
     }
 
     fn push_loop(

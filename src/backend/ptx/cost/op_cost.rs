@@ -422,6 +422,11 @@ impl OpCosts<'_, '_> {
         cost
     }
 
+    /// Returns the cost of operands of MMAs that threads write to shared memory.
+    pub fn written_operands(&self, bytes: usize) -> OpCost {
+        self.through_shared(bytes as f64, 1.0)
+    }
+
     /// Returns the resource use of a store of registers of each thread to local memory, and of their
     /// load. The L1 cache has the data path of shared memory.
     fn spill(&self, registers: u32) -> ResourceUse {

@@ -157,6 +157,7 @@ impl Lowering<'_> {
         let carried: Vec<Option<FixedRegisters>> =
             args[1..].iter().map(|&arg| self.carried_registers(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
+        self.hoist_operands(&plan.hoisted_operands)?;
         let range = match &plan.pingpong {
             Some(deal) => Some(self.begin_pingpong(deal, [lower, upper, step], ty)?),
             None => None,
@@ -296,6 +297,7 @@ impl Lowering<'_> {
         self.hoist_conversions(&plan.hoisted)?;
         let carried: Vec<Option<FixedRegisters>> = args.iter().map(|&arg| self.fixed_registers(arg)).collect();
         self.assign(&carried, op.group(0))?;
+        self.hoist_operands(&plan.hoisted_operands)?;
         let results: Vec<Option<FixedRegisters>> =
             op.results.iter().map(|&result| self.fixed_registers(result)).collect();
         let (head, end) = (self.b.new_label(), self.b.new_label());

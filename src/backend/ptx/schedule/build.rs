@@ -5,9 +5,12 @@ use std::rc::Rc;
 use super::KernelInfo;
 use super::ir::load_path::LoadPath;
 use super::ir::pipelines::WarpSpecialization;
-use super::ir::program::{For, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole};
+use super::ir::program::{
+    For, HoistedOperand, LayoutId, Loop, OrderPoint, Partition, Schedule, SeqId, Step, StripMine, WarpRole,
+};
 use super::ir::sub_step::SubStep;
 use super::ir::tma_store::{TmaStore, TmaStorePlan};
+use super::pipeline::hoist_operands::HoistLevel;
 use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::op_table::Effect;
@@ -25,6 +28,10 @@ struct ScheduleBuilder<'a, 'm> {
     smem: SharedMemory,
     role: WarpRole,
     schedule: Schedule,
+    /// The loops that operands of MMAs are hoisted out of.
+    level: HoistLevel,
+    /// The operands that enclosing loops hoist.
+    hoisted_operands: Vec<HoistedOperand>,
 }
 
 impl KernelInfo<'_> {
@@ -44,20 +51,43 @@ impl KernelInfo<'_> {
     ) -> Schedule {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             let share = smem.limited(smem.budget() - (smem.free() - self.smem_for_stages(smem)));
-            let schedule = self.schedule_within(body, warp_spec.clone(), &share, look);
+            let schedule = self.schedule_within(body, warp_spec.as_ref(), &share, look);
             let overflows = |step: &Step| matches!(step, Step::Sub(SubStep::SmemOverflow { .. }));
             if !schedule.sequences.iter().flatten().any(overflows) {
                 return schedule;
             }
         }
-        self.schedule_within(body, warp_spec, smem, look)
+        self.schedule_within(body, warp_spec.as_ref(), smem, look)
     }
 
-    /// Returns the schedule with this shared memory.
+    /// Returns the schedule with this shared memory. Operands of MMAs are hoisted as far as that
+    /// costs the other steps nothing.
     fn schedule_within(
         &self,
         body: BlockId,
-        warp_spec: Option<Rc<WarpSpecialization>>,
+        warp_spec: Option<&Rc<WarpSpecialization>>,
+        smem: &SharedMemory,
+        look: &mut dyn FnMut(&'static str, &Schedule),
+    ) -> Schedule {
+        let mut plain = None;
+        for level in [HoistLevel::Outermost, HoistLevel::Innermost] {
+            let schedule = self.schedule_with(body, (warp_spec, level), smem, look);
+            if !schedule.hoists_operands() {
+                return schedule;
+            }
+            let never = || self.schedule_with(body, (warp_spec, HoistLevel::Never), smem, &mut |_, _| {});
+            if self.can_hoist_operands(&schedule, plain.get_or_insert_with(never)) {
+                return schedule;
+            }
+        }
+        self.schedule_with(body, (warp_spec, HoistLevel::Never), smem, look)
+    }
+
+    /// Returns the schedule whose loops hoist operands of MMAs at this level.
+    fn schedule_with(
+        &self,
+        body: BlockId,
+        (warp_spec, level): (Option<&Rc<WarpSpecialization>>, HoistLevel),
         smem: &SharedMemory,
         look: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
@@ -67,12 +97,19 @@ impl KernelInfo<'_> {
             None => vec![(WarpRole::All, 0..warps)],
         };
         let schedule = Schedule {
-            warp_spec,
+            warp_spec: warp_spec.cloned(),
             privatized: self.privatized,
             mma_partitions: self.mma_partitions(),
             ..Schedule::default()
         };
-        let mut builder = ScheduleBuilder { info: self, smem: smem.clone(), role: WarpRole::All, schedule };
+        let mut builder = ScheduleBuilder {
+            info: self,
+            smem: smem.clone(),
+            role: WarpRole::All,
+            schedule,
+            level,
+            hoisted_operands: Vec::new(),
+        };
         for (role, warps) in partitions {
             builder.role = role;
             let body = builder.block(body);
@@ -185,7 +222,8 @@ impl ScheduleBuilder<'_, '_> {
             Opcode::Loop => {
                 let body = op.regions[0];
                 let hoisted = self.hoisted_conversions(body);
-                Step::Loop(Box::new(Loop { op: id, hoisted, body: self.block(body) }))
+                let (hoisted_operands, body) = self.loop_body(id);
+                Step::Loop(Box::new(Loop { op: id, hoisted, hoisted_operands, body }))
             }
             Opcode::If => {
                 let arms = op.regions.iter().map(|&region| self.block(region)).collect();
@@ -351,7 +389,7 @@ impl ScheduleBuilder<'_, '_> {
             cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
         let copies = cp_async.iter().flat_map(|cp_async| &cp_async.copies);
         self.schedule.cp_async_loads.extend(copies.map(|copy| (copy.load, copy.load_path())));
-        let steps = self.block(body);
+        let (hoisted_operands, steps) = self.loop_body(id);
         let carried_mmas = match self.role {
             WarpRole::Consumer => info.carried_mmas_of(id, self.schedule.steps(steps)),
             WarpRole::All | WarpRole::Producer => Vec::new(),
@@ -368,6 +406,29 @@ impl ScheduleBuilder<'_, '_> {
         let plain =
             self.role != WarpRole::Producer && cp_async.is_none() && carried_mmas.is_empty() && pingpong.is_none();
         let unroll = info.unroll_factor(id, plain);
-        Step::For(Box::new(For { op: id, hoisted, cp_async, carried_mmas, pingpong, unroll, body: steps, epilogue }))
+        Step::For(Box::new(For {
+            op: id,
+            hoisted,
+            hoisted_operands,
+            cp_async,
+            carried_mmas,
+            pingpong,
+            unroll,
+            body: steps,
+            epilogue,
+        }))
+    }
+
+    /// Returns the sequence of a loop, and the operands of MMAs that the loop hoists.
+    fn loop_body(&mut self, id: OpId) -> (Vec<HoistedOperand>, SeqId) {
+        let outer = self.hoisted_operands.len();
+        if self.role != WarpRole::Producer {
+            let is_hoisted = |value| self.hoisted_operands.iter().any(|operand| operand.value == value);
+            let is_there = |value| self.is_in_smem(value) || is_hoisted(value);
+            let hoisted = self.info.hoisted_operands(id, self.level, &is_there);
+            self.hoisted_operands.extend(hoisted);
+        }
+        let body = self.block(self.info.module.op(id).regions[0]);
+        (self.hoisted_operands.split_off(outer), body)
     }
 }

@@ -56,8 +56,8 @@ pub use ir::pipelines::{
 };
 pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
 pub use ir::program::{
-    CarriedMma, ConsumerWait, For, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind, OrderPoint, Schedule,
-    SeqId, Step, StripMine, StripRole, WarpRole,
+    CarriedMma, ConsumerWait, For, HoistedOperand, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind,
+    OrderPoint, Schedule, SeqId, Step, StripMine, StripRole, WarpRole,
 };
 pub use ir::rejected_loads::RejectedLoads;
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};

@@ -178,7 +178,8 @@ impl SharedMemory {
 
     /// Ends the latest reservation.
     pub fn release(&mut self, buffer: Buffer) {
-        debug_assert_eq!(self.start, buffer.offset + buffer.bytes, "reservations nest");
+        // Reservations nest. The start of a later one may have been aligned.
+        debug_assert!(self.start >= buffer.offset + buffer.bytes, "the latest reservation");
         self.start = buffer.offset;
         self.next = buffer.offset;
     }
@@ -263,14 +264,14 @@ impl SharedMemory {
         self.bulk.extend_from_slice(&other.bulk);
     }
 
-    /// Enters or leaves code with several predecessors: all bytes may have been accessed. With
-    /// `has_tma_stores`, TMA stores of that code may be reading all bytes.
+    /// Enters or leaves code with several predecessors: all bytes that are not reserved may have
+    /// been accessed. With `has_tma_stores`, TMA stores of that code may be reading all bytes.
     pub fn unknown(&mut self, has_tma_stores: bool) {
-        let all = Buffer { offset: 0, bytes: self.budget };
-        self.reads = vec![all];
-        self.writes = vec![all];
+        let unreserved = Buffer { offset: self.start, bytes: self.budget.saturating_sub(self.start) };
+        self.reads = vec![unreserved];
+        self.writes = vec![unreserved];
         if has_tma_stores {
-            self.bulk = vec![all];
+            self.bulk = vec![Buffer { offset: 0, bytes: self.budget }];
         }
     }
 }

@@ -39,6 +39,7 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::ThreadPrivateCopies, "copies ahead"),
     (Optimization::Unroll, "rounds"),
     (Optimization::HoistConversions, "sums of columns"),
+    (Optimization::HoistOperands, "hoisted operands"),
     (Optimization::MmaGroups, "products that depend, 96"),
     (Optimization::WideMma, "products that depend, 96"),
     (Optimization::MmaCarry, "teams"),

@@ -1,5 +1,6 @@
 //! Schedules: kernels, and mutations that the verifier rejects.
 
+mod hoisted_operands;
 mod joined_operands;
 mod operand_boxes;
 mod ragged;
@@ -93,6 +94,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         data_partition::kernel(),
         ragged::kernel(),
     ]);
+    kernels.extend(hoisted_operands::kernels());
     kernels.extend(joined_operands::kernels());
     kernels.extend(operand_boxes::kernels());
     kernels.extend(sync::mma_order::kernels().into_iter().chain(aux_loads::kernels()));

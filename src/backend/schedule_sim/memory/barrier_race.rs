@@ -17,6 +17,8 @@ pub struct BarrierChecker {
     reads: Vec<Range<u32>>,
     /// All places that have ever been written.
     written: Vec<Range<u32>>,
+    /// Places of which no byte has been written since all of them were.
+    intact: Vec<Range<u32>>,
 }
 
 impl BarrierChecker {
@@ -40,12 +42,17 @@ impl BarrierChecker {
                 if !self.written.contains(&place) {
                     self.written.push(place.clone());
                 }
+                self.intact.retain(|other| other.end <= place.start || place.end <= other.start);
+                self.intact.push(place.clone());
                 self.writes.push(place);
             }
             SubStep::SmemRead(place) | SubStep::StoredOperand { buffer: place, .. } => {
                 let place = place.offset..place.offset + place.bytes;
                 alone("read", &place, "write", &self.writes)?;
                 self.has_been_written(&place)?;
+                if matches!(part, SubStep::StoredOperand { .. }) && !self.intact.contains(&place) {
+                    return Err(broken(format!("the operand in {place:?} of shared memory has been overwritten")));
+                }
                 if !self.reads.contains(&place) {
                     self.reads.push(place);
                 }
@@ -92,11 +99,15 @@ mod tests {
             parts.iter().try_for_each(|part| barriers.sub_step(part)).map_err(|fault| fault.message)
         };
         let (write, read) = (SubStep::SmemWrite, SubStep::SmemRead);
+        let operand = |buffer| SubStep::StoredOperand { value: crate::ir::Value(0), buffer };
+        assert_eq!(run(&[write(place), meet, operand(place), write(beside), meet, operand(place)]), Ok(()));
         assert_eq!(run(&[write(place), meet, read(half), read(place), meet, write(half), write(beside)]), Ok(()));
         for (parts, problem) in [
             (&[write(place), read(half)][..], "read 128..256 of shared memory while others may still write 0..256"),
             (&[write(place), write(half)], "write 128..256 of shared memory while others may still write 0..256"),
             (&[write(place), meet, read(place), write(half)], "while others may still read 0..256"),
+            (&[write(place), operand(place)], "read 0..256 of shared memory while others may still write 0..256"),
+            (&[write(place), meet, write(half), meet, operand(place)], "the operand in 0..256 of shared memory"),
             (&[write(half), meet, read(place)], "read 0..256 of shared memory, and nobody has written 0"),
         ] {
             assert!(run(parts).unwrap_err().contains(problem), "{problem}");

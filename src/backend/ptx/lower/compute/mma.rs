@@ -3,13 +3,13 @@
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
-use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters};
+use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters, SCHEDULE_MISMATCH};
 use crate::backend::ptx::lower::state::sync_state::InFlightMma;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
-use crate::backend::ptx::schedule::{AccumulatorSource, LoadPath, MmaGroup, MmaIssue};
+use crate::backend::ptx::schedule::{AccumulatorSource, HoistedOperand, LoadPath, MmaGroup, MmaIssue};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
@@ -185,10 +185,7 @@ impl Lowering<'_> {
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             return Ok(MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset)));
         }
-        let dtype = self.module.dtype(value);
-        let layout = self.info.inference.natural_or_default(value);
-        let regs = self.get(value, &layout)?;
-        let regs = if dtype == plan.dtype { regs } else { self.widen_exactly(&regs, dtype, plan.dtype)? };
+        let (regs, layout) = self.operand_registers(value, plan)?;
         match plan.in_registers(&layout) {
             Some(Conversion::Registers(map)) => {
                 return Ok(MmaOperand::Registers(map.iter().map(|&register| regs[register]).collect()));
@@ -196,13 +193,40 @@ impl Lowering<'_> {
             Some(_) => return Ok(MmaOperand::Registers(regs)),
             None => {}
         }
-        let buffer = self.next_write_buffer()?;
-        debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
-        self.store_operand(&regs, &layout, plan, buffer);
-        Ok(MmaOperand::Buffer(buffer))
+        self.store_operand(&regs, &layout, plan).map(MmaOperand::Buffer)
     }
 
-    fn store_operand(&mut self, regs: &[Operand], layout: &Layout, plan: &OperandPlan, buffer: Buffer) {
+    /// Writes operands of a loop to their buffers, and makes them visible to all threads.
+    pub fn hoist_operands(&mut self, operands: &[HoistedOperand]) -> Lowered {
+        let mut asynchronous = false;
+        for operand in operands {
+            let plan = self.info.hoisted_plan(operand).cloned().ok_or(SCHEDULE_MISMATCH)?;
+            asynchronous |= self.info.inference.runs_alone(operand.mma);
+            let (regs, layout) = self.operand_registers(operand.value, &plan)?;
+            self.store_operand(&regs, &layout, &plan)?;
+        }
+        if operands.is_empty() {
+            return Ok(());
+        }
+        if asynchronous {
+            self.b.fence_proxy(ProxyFence::AsyncShared);
+        }
+        self.barrier()
+    }
+
+    /// Returns the registers of an operand in its layout, with elements of the type of the plan.
+    fn operand_registers(&mut self, value: Value, plan: &OperandPlan) -> Lowered<(Rc<[Operand]>, Layout)> {
+        let dtype = self.module.dtype(value);
+        let layout = self.info.inference.natural_or_default(value);
+        let regs = self.get(value, &layout)?;
+        let regs = if dtype == plan.dtype { regs } else { self.widen_exactly(&regs, dtype, plan.dtype)? };
+        Ok((regs, layout))
+    }
+
+    /// Writes an operand to its buffer.
+    fn store_operand(&mut self, regs: &[Operand], layout: &Layout, plan: &OperandPlan) -> Lowered<Buffer> {
+        let buffer = self.next_write_buffer()?;
+        debug_assert!(buffer.offset.is_multiple_of(plan.align), "a swizzle that starts where its pattern does");
         let side = plan.shared.accesses(layout);
         let thread = self.linear_in_thread(&side.thread);
         let owner = self.owner_of(side.replicated);
@@ -211,6 +235,7 @@ impl Lowering<'_> {
             let addr = self.shared_place(buffer, thread, access.xor, access.offset);
             vector_access::store(&mut self.b, Space::Shared, plan.dtype, &values, &addr, MemMods::default(), owner);
         }
+        Ok(buffer)
     }
 
     /// Converts elements to a wider float type, which is exact.

@@ -42,11 +42,13 @@ impl KernelInfo<'_> {
                 let op = module.op(step.op);
                 let bounds = (0..3).flat_map(|group| op.group(group));
                 let hoisted = step.hoisted.iter().map(|(value, _)| value);
-                bounds.chain(hoisted).chain(op.group(3)).copied().collect()
+                let operands = step.hoisted_operands.iter().map(|operand| &operand.value);
+                bounds.chain(hoisted).chain(op.group(3)).chain(operands).copied().collect()
             }
             Step::Loop(step) => {
                 let hoisted = step.hoisted.iter().map(|(value, _)| value);
-                hoisted.chain(module.op(step.op).group(0)).copied().collect()
+                let operands = step.hoisted_operands.iter().map(|operand| &operand.value);
+                hoisted.chain(module.op(step.op).group(0)).chain(operands).copied().collect()
             }
             // MMAs stay in flight across a side-effect-free branch. The values that either arm
             // reads are complete before it.

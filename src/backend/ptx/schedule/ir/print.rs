@@ -12,8 +12,8 @@ use super::load_path::LoadPath;
 use super::pipelines::{PINGPONG_GROUPS, PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
 use super::program::{
-    CarriedMma, ConsumerWait, For, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId, Step, StripMine,
-    StripRole, WarpRole,
+    CarriedMma, ConsumerWait, For, HoistedOperand, LayoutId, MmaGroup, MmaIssue, MmaWait, OrderPoint, Schedule, SeqId,
+    Step, StripMine, StripRole, WarpRole,
 };
 use super::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
@@ -223,7 +223,7 @@ impl Printer<'_> {
             Step::Loop(step) => {
                 self.op("loop", step.op);
                 self.depth += 1;
-                self.hoisted(&step.hoisted);
+                self.hoisted(&step.hoisted, &step.hoisted_operands);
                 self.depth -= 1;
                 self.body(step.body);
             }
@@ -272,7 +272,7 @@ impl Printer<'_> {
     fn for_loop(&mut self, step: &For) {
         self.op("for", step.op);
         self.depth += 1;
-        self.hoisted(&step.hoisted);
+        self.hoisted(&step.hoisted, &step.hoisted_operands);
         step.cp_async.iter().for_each(|cp_async| self.cp_async(cp_async));
         for CarriedMma { mma, accumulators, releases } in &step.carried_mmas {
             let (accumulators, releases) = (join(accumulators, ", "), join(releases, ", "));
@@ -328,9 +328,13 @@ impl Printer<'_> {
         self.depth -= 1;
     }
 
-    fn hoisted(&mut self, hoisted: &[(Value, LayoutId)]) {
+    fn hoisted(&mut self, hoisted: &[(Value, LayoutId)], operands: &[HoistedOperand]) {
         for (value, layout) in hoisted {
             self.line(format_args!("hoist %{} to {layout}", value.index()));
+        }
+        for HoistedOperand { value, mma, is_left } in operands {
+            let side = if *is_left { "left" } else { "right" };
+            self.line(format_args!("hoist %{} to smem, {side} operand of {}", value.index(), mma.index()));
         }
     }
 

@@ -280,6 +280,8 @@ pub struct For {
     pub op: OpId,
     /// Values from outside whose conversion to another layout is hoisted out of the loop.
     pub hoisted: Vec<(Value, LayoutId)>,
+    /// Operands of MMAs of the body that are written to shared memory before the loop.
+    pub hoisted_operands: Vec<HoistedOperand>,
     /// Multistage `cp.async` copies.
     pub cp_async: Option<Rc<CpAsyncPlan>>,
     /// MMAs in flight across the back edge.
@@ -299,7 +301,18 @@ pub struct Loop {
     pub op: OpId,
     /// As for [`For`].
     pub hoisted: Vec<(Value, LayoutId)>,
+    /// As for [`For`].
+    pub hoisted_operands: Vec<HoistedOperand>,
     pub body: SeqId,
+}
+
+/// A loop-invariant operand of MMAs. Its buffer lives as long as the loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoistedOperand {
+    pub value: Value,
+    /// The first MMA of the body that reads the operand.
+    pub mma: OpId,
+    pub is_left: bool,
 }
 
 /// MMAs that accumulate in place over the iterations, and whose wait is in the next iteration.
@@ -434,6 +447,15 @@ impl Step {
             Step::StripMine(strip_mine) => strip_mine.ops().collect(),
             Step::Mma(plan) => plan.ops.clone(),
             step => step.op().into_iter().collect(),
+        }
+    }
+
+    /// Returns the operands that a loop hoists.
+    pub fn hoisted_operands(&self) -> &[HoistedOperand] {
+        match self {
+            Step::For(step) => &step.hoisted_operands,
+            Step::Loop(step) => &step.hoisted_operands,
+            _ => &[],
         }
     }
 

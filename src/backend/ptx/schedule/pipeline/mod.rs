@@ -6,6 +6,7 @@
 //! * `cp_async` — multistage `cp.async` copies for loops without a producer
 //! * `exp_order` — two consumer groups evaluate `exp2` one after another
 //! * `hoist_conversions` — hoists layout conversions of loop invariants
+//! * `hoist_operands` — hoists operands of MMAs that threads write to shared memory
 //! * `missed_copies` — the loads of loops that are not asynchronous, with the reasons
 //! * `missed_hints` — reports loop hints that were not satisfied
 //! * `mma_carry` — MMAs in flight across a back edge or a side-effect-free branch
@@ -20,6 +21,7 @@
 pub mod cp_async;
 pub mod exp_order;
 pub mod hoist_conversions;
+pub mod hoist_operands;
 pub mod missed_copies;
 pub mod missed_hints;
 pub mod mma_carry;

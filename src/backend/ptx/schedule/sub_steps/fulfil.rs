@@ -138,14 +138,28 @@ impl SubStepBuilder<'_, '_> {
             self.require(acc(id), &plan.acc);
         }
         let stored = self.stored_buffers(members);
-        let bytes = info.operand_bytes(members, &|value| self.is_fetched(value) || stored.is_some());
+        let hoisted = |value: Value| self.hoisted_operands.iter().any(|operand| operand.value == value);
+        let is_there = |value: Value| self.is_fetched(value) || stored.is_some() || hoisted(value);
+        let bytes = info.operand_bytes(members, &is_there);
         if bytes > 0 && bytes <= self.smem.free() {
             self.smem.begin_run(bytes);
         }
+        let mut stored = stored.map(Vec::into_iter);
         let mut buffers = Vec::new();
         let mut written = Vec::new();
         for (value, is_left, plan) in info.smem_operands_of(members) {
-            if self.is_fetched(value) || stored.is_some() {
+            if self.is_fetched(value) {
+                continue;
+            }
+            if let Some(buffer) = self.hoisted_operand(value, is_left, plan) {
+                self.smem.read(buffer);
+                self.sub_steps.push(SubStep::StoredOperand { value, buffer });
+                continue;
+            }
+            if let Some(stored) = &mut stored {
+                let Some((value, buffer)) = stored.next() else { continue };
+                self.smem.read(buffer);
+                self.sub_steps.push(SubStep::StoredOperand { value, buffer });
                 continue;
             }
             let layout = info.inference.natural_or_default(value);
@@ -161,10 +175,6 @@ impl SubStepBuilder<'_, '_> {
             self.smem.hold(buffer);
             buffers.push(Some(buffer));
             written.push(StoredOperand { value, is_left, plan, buffer });
-        }
-        for &(value, buffer) in stored.iter().flatten() {
-            self.smem.read(buffer);
-            self.sub_steps.push(SubStep::StoredOperand { value, buffer });
         }
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| !**moves) {
             if info.accumulator_source(id, members) == AccumulatorSource::Value {
@@ -183,14 +193,16 @@ impl SubStepBuilder<'_, '_> {
         self.stored_operands.extend(written);
     }
 
-    /// Returns the operands of an MMA group without a pipeline, with their buffers, if earlier MMAs
-    /// of the sequence have written all of them. With another operand in registers, whose
-    /// conversion may need shared memory, there are none.
+    /// Returns the operands of an MMA group without a pipeline that no loop has hoisted, with their
+    /// buffers, if earlier MMAs of the sequence have written all of them. With another operand in
+    /// registers, whose conversion may need shared memory, there are none.
     fn stored_buffers(&self, members: &[OpId]) -> Option<Vec<(Value, Buffer)>> {
         if self.stored_operands.is_empty() {
             return None;
         }
-        let wanted = self.info.smem_operands_of(members).into_iter().filter(|&(value, ..)| !self.is_fetched(value));
+        let is_there =
+            |(value, is_left, plan)| self.is_fetched(value) || self.hoisted_operand(value, is_left, plan).is_some();
+        let wanted = self.info.smem_operands_of(members).into_iter().filter(|&operand| !is_there(operand));
         let buffers = wanted.map(|(value, is_left, plan)| {
             let is_it = |other: &&StoredOperand<'_>| {
                 (other.value, other.is_left) == (value, is_left) && other.plan.is_same(plan)

@@ -7,10 +7,12 @@
 //! * `membar` — barriers, by hazard analysis
 //! * `layout_conversion` — conversions of values to the layouts that a step needs
 //! * `fulfil` — conversions, buffers and barriers for the requirements of a step
+//! * `hoisted_operands` — operands of MMAs in buffers that live through a loop
 //! * `walk` — the walk through each partition
 
 pub mod fulfil;
 pub mod global_hazards;
+pub mod hoisted_operands;
 pub mod layout_conversion;
 pub mod membar;
 pub mod state;

@@ -42,6 +42,8 @@ pub struct SubStepBuilder<'a, 'm> {
     pub available: ConversionCache<()>,
     /// Operands of MMAs of the current sequence that are still in shared memory.
     pub stored_operands: Vec<StoredOperand<'a>>,
+    /// Operands of MMAs that the enclosing loops have hoisted.
+    pub hoisted_operands: Vec<StoredOperand<'a>>,
     /// The TMA stores, each with its array.
     pub tma_stores: FxHashMap<OpId, Value>,
     /// TMA stores of the whole CTA, through shared memory that other steps use, too.
@@ -85,6 +87,7 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
             own_layouts: vec![None; info.module.num_values()],
             available: ConversionCache::default(),
             stored_operands: Vec::new(),
+            hoisted_operands: Vec::new(),
             tma_stored_arrays: FxHashSet::default(),
             in_flight: Vec::new(),
             sunk_waits: VecDeque::new(),

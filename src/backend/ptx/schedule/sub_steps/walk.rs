@@ -186,6 +186,7 @@ impl SubStepBuilder<'_, '_> {
         let args = &info.module.block(body).args;
         self.convert_hoisted(&plan.hoisted);
         self.fulfil(plan.op, info.requirements(plan.op));
+        let hoisted = self.hoist_operands(&plan.hoisted_operands);
         let stages_buffer =
             plan.cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
         if let (Some(cp_async), None) = (&plan.cp_async, stages_buffer) {
@@ -211,6 +212,7 @@ impl SubStepBuilder<'_, '_> {
         if let Some(stages_buffer) = stages_buffer {
             self.smem.release(stages_buffer);
         }
+        self.release_hoisted_operands(&hoisted);
         self.leave_loop(body, &before);
         self.define_all(&op.results);
     }
@@ -222,9 +224,11 @@ impl SubStepBuilder<'_, '_> {
         let args = &info.module.block(body).args;
         self.convert_hoisted(&plan.hoisted);
         self.fulfil(plan.op, info.requirements(plan.op));
+        let hoisted = self.hoist_operands(&plan.hoisted_operands);
         let before = self.enter_loop(body);
         self.define_all(args);
         self.walk_region(plan.body);
+        self.release_hoisted_operands(&hoisted);
         self.leave_loop(body, &before);
         self.define_all(&op.results);
     }

@@ -8,11 +8,12 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
-use crate::backend::ptx::schedule::ir::program::{Partition, Schedule, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::ir::program::{HoistedOperand, Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Opcode, Value};
+use crate::util::sort;
 
 /// All of shared memory.
 const ALL: Buffer = Buffer { offset: 0, bytes: u32::MAX };
@@ -52,6 +53,8 @@ struct BarrierVerifier<'a, 'm> {
     stored_operands: Vec<(Buffer, Vec<Value>)>,
     /// Stages of multistage copies, by enclosing loop.
     cp_async_buffers: Vec<Option<Buffer>>,
+    /// The operands that the enclosing loops have hoisted, by loop.
+    hoisted_operands: Vec<Vec<(Buffer, HoistedOperand)>>,
 }
 
 impl KernelInfo<'_> {
@@ -77,6 +80,7 @@ impl KernelInfo<'_> {
                 sub_steps: Vec::new(),
                 stored_operands: Vec::new(),
                 cp_async_buffers: Vec::new(),
+                hoisted_operands: Vec::new(),
             };
             schedule.walk(*body, None, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
         }
@@ -179,6 +183,7 @@ impl BarrierVerifier<'_, '_> {
                 }
             }
         }
+        self.hoisted_operands_are_read(step, sub_steps)?;
         self.add_stored_operands(step, sub_steps);
         self.accesses(step, sub_steps)
     }
@@ -219,11 +224,15 @@ impl BarrierVerifier<'_, '_> {
             SubStep::SmemWrite(buffer) if overlaps_any(self.cp_async_buffers.iter().flatten(), *buffer) => {
                 Err(format!("stages of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
             }
+            SubStep::SmemWrite(buffer) if overlaps_any(self.hoisted().map(|(hoisted, _)| hoisted), *buffer) => {
+                Err(format!("operands of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
+            }
             SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
                 Err(format!("nobody has written from {} to {}", buffer.offset, end(*buffer)))
             }
             SubStep::StoredOperand { value, buffer }
-                if !self.stored_operands.iter().any(|(stored, of)| stored == buffer && of.contains(value)) =>
+                if !self.stored_operands.iter().any(|(stored, of)| stored == buffer && of.contains(value))
+                    && !self.hoisted().any(|(hoisted, operand)| (hoisted, operand.value) == (buffer, *value)) =>
             {
                 Err(format!("no operand %{} is stored from {} to {}", value.index(), buffer.offset, end(*buffer)))
             }
@@ -276,6 +285,67 @@ impl BarrierVerifier<'_, '_> {
         }
     }
 
+    fn hoisted(&self) -> impl Iterator<Item = &(Buffer, HoistedOperand)> {
+        self.hoisted_operands.iter().flatten()
+    }
+
+    /// Returns shared memory without the buffers of hoisted operands, which no step of their loop
+    /// writes.
+    fn outside_hoisted_operands(&self) -> Vec<Buffer> {
+        let mut buffers: Vec<Buffer> = self.hoisted().map(|&(buffer, _)| buffer).collect();
+        buffers.push(Buffer { offset: ALL.bytes, bytes: 0 });
+        sort::by_key(&mut buffers, |buffer| buffer.offset);
+        let mut next = 0;
+        let gap =
+            |buffer: Buffer| Buffer { offset: next, bytes: buffer.offset - std::mem::replace(&mut next, end(buffer)) };
+        buffers.into_iter().map(gap).filter(|gap| gap.bytes > 0).collect()
+    }
+
+    /// Verifies the buffers of the operands that a loop hoists, and adds them: written and
+    /// published before the loop, apart from each other and from other buffers of loops.
+    fn hoist_operands(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
+        let is_read = |buffer: &Buffer, after: &[SubStep]| after.contains(&SubStep::SmemRead(*buffer));
+        let kept = sub_steps.iter().enumerate().filter_map(|(at, one)| match one {
+            SubStep::SmemWrite(buffer) if !is_read(buffer, &sub_steps[at + 1..]) => Some(*buffer),
+            _ => None,
+        });
+        let (kept, operands): (Vec<Buffer>, _) = (kept.collect(), step.hoisted_operands());
+        let mut hoisted: Vec<(Buffer, HoistedOperand)> = Vec::new();
+        for (at, &operand) in operands.iter().enumerate() {
+            let Some(&buffer) = kept.get(at) else {
+                return Err(format!("%{} is hoisted, and not written before the loop", operand.value.index()));
+            };
+            let others = kept.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, other)| other);
+            if overlaps_any(others, buffer) {
+                return Err(format!("operands of a loop overlap from {} to {}", buffer.offset, end(buffer)));
+            }
+            if overlaps_any(&self.accessed.written, buffer) {
+                return Err(format!("%{} is hoisted without a barrier before the loop", operand.value.index()));
+            }
+            hoisted.push((buffer, operand));
+        }
+        self.hoisted_operands.push(hoisted);
+        Ok(())
+    }
+
+    /// Verifies that MMAs read hoisted operands in the form in which they were written.
+    fn hoisted_operands_are_read(&self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
+        let Step::Mma(group) = step else { return Ok(()) };
+        let wanted = self.info.smem_operands_of(&group.ops);
+        for one in sub_steps {
+            let SubStep::StoredOperand { value, buffer } = one else { continue };
+            let Some((_, operand)) = self.hoisted().find(|(hoisted, _)| hoisted == buffer) else { continue };
+            let form = self.info.hoisted_plan(operand);
+            let fits = wanted.iter().any(|&(read, is_left, plan)| {
+                (read, is_left) == (*value, operand.is_left) && form.is_some_and(|form| form.is_same(plan))
+            });
+            if !fits {
+                return Err(format!("%{} is read in another form than it is hoisted in", value.index()));
+            }
+        }
+        Ok(())
+    }
+
     fn add_effect(&mut self, id: OpId) {
         let effect = self.info.memory_effect_of(id).filter(|effect| !self.info.written_memory.does_not_modify(effect));
         self.accessed.effects.extend(effect.filter(|effect| !self.accessed.effects.contains(effect)));
@@ -285,8 +355,9 @@ impl BarrierVerifier<'_, '_> {
     fn assume_all_accessed(&mut self, parent: &Step) {
         let (Step::For(_) | Step::Loop(_), Some(loop_op)) = (parent, parent.op()) else { return };
         let info = self.info;
-        self.accessed.written = vec![ALL];
-        self.accessed.read = vec![ALL];
+        let others = self.outside_hoisted_operands();
+        self.accessed.written.clone_from(&others);
+        self.accessed.read = others;
         let tma_stores: Vec<OpId> = self
             .schedule
             .tma_stores()
@@ -320,6 +391,9 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         }
         let sub_steps = std::mem::take(&mut self.sub_steps);
         self.sub_steps(step, &sub_steps)?;
+        if matches!(step, Step::For(_) | Step::Loop(_)) {
+            self.hoist_operands(step, &sub_steps)?;
+        }
         let is_return = |id: OpId| self.info.module.op(id).code == Opcode::Return;
         match step {
             &Step::End(id) if is_return(id) && !self.accessed.tma_store_reads.is_empty() => {
@@ -348,6 +422,9 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
             return Err("sub-steps without a step".to_owned());
         }
         let Some(parent) = place.parent else { return Ok(()) };
+        if matches!(parent, Step::For(_) | Step::Loop(_)) {
+            self.hoisted_operands.pop();
+        }
         self.assume_all_accessed(parent);
         if matches!(parent, Step::For(_)) {
             self.cp_async_buffers.pop();

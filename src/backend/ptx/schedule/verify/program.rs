@@ -21,7 +21,7 @@ use crate::backend::ptx::schedule::analysis::deferred_values::is_computed_at_use
 use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{
-    MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
+    HoistedOperand, MmaGroup, MmaWait, Partition, Schedule, SeqId, Step, StripRole, WarpRole,
 };
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
@@ -273,6 +273,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         if let Step::Mma(plan) = step {
             return self.mma_group(body, step, plan);
         }
+        self.hoisted_operands(step)?;
         if let Some(id) = step.op() {
             self.step_fits_op(step, id)?;
             self.operands_defined(id)?;
@@ -280,6 +281,27 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         }
         for id in ops_of(self.schedule, step) {
             self.defined.extend(&self.info.module.op(id).results);
+        }
+        Ok(())
+    }
+
+    /// Verifies the operands that a loop hoists: defined before the loop, read by an MMA of the
+    /// loop, and not in shared memory otherwise.
+    fn hoisted_operands(&self, step: &Step) -> VerifyResult {
+        let (info, hoisted) = (self.info, step.hoisted_operands());
+        if !hoisted.is_empty() && self.role == WarpRole::Producer {
+            return Err("the producer hoists operands".to_owned());
+        }
+        for (at, operand) in hoisted.iter().enumerate() {
+            let HoistedOperand { value, mma, is_left } = *operand;
+            let is_read = step.op().is_some_and(|id| info.regions.nested(id).contains(&mma))
+                && info.module.op(mma).code.is_mma()
+                && info.module.op(mma).operands[usize::from(!is_left)] == value;
+            let load = info.source_load(value);
+            let is_staged = load.is_some_and(|load| self.schedule.load_path(load).is_smem_operand());
+            if !is_read || is_staged || !self.defined.contains(&value) || hoisted[..at].contains(operand) {
+                return Err(format!("%{} cannot be hoisted out of a loop", value.index()));
+            }
         }
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use super::{each_schedule, step_mutants};
 use crate::backend::ptx::schedule::{
-    Buffer, CarriedMma, ConversionKind, CpAsyncPlan, For, KernelInfo, LayoutId, OrderPoint, Schedule, Step, StripMine,
-    StripRole, SubStep, TmaStore,
+    Buffer, CarriedMma, ConversionKind, CpAsyncPlan, For, HoistedOperand, KernelInfo, LayoutId, OrderPoint, Schedule,
+    Step, StripMine, StripRole, SubStep, TmaStore,
 };
 use crate::ir::{OpId, Value};
 
@@ -153,7 +153,12 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         }
         Step::Loop(plan) => {
             let id = other(plan.op);
-            let changed = each(&plan, &[&|plan| plan.op = id, &|plan| plan.hoisted.push((Value(0), LayoutId(0)))]);
+            let changed = each(
+                &plan,
+                &[&|plan| plan.op = id, &|plan| plan.hoisted.push((Value(0), LayoutId(0))), &|plan| {
+                    plan.hoisted_operands.push(HOISTED)
+                }],
+            );
             changed.into_iter().map(Step::Loop).collect()
         }
         Step::If { op, arms, pure } => {
@@ -221,6 +226,8 @@ fn other_points(point: OrderPoint, ops: &[OpId]) -> Vec<OrderPoint> {
     all.into_iter().chain(ops.iter().take(2).map(|&id| OrderPoint::Mma(id))).filter(|other| *other != point).collect()
 }
 
+const HOISTED: HoistedOperand = HoistedOperand { value: Value(0), mma: OpId(0), is_left: false };
+
 fn with_other_loop_fields(plan: &For, other: OpId) -> Vec<For> {
     let carried = CarriedMma { mma: other, accumulators: vec![0], releases: vec![0] };
     let mut changed = each(
@@ -228,14 +235,25 @@ fn with_other_loop_fields(plan: &For, other: OpId) -> Vec<For> {
         &[
             &|plan| plan.op = other,
             &|plan| plan.hoisted.push((Value(0), LayoutId(0))),
+            &|plan| plan.hoisted_operands.push(HOISTED),
             &|plan| plan.carried_mmas.push(carried.clone()),
             &|plan| plan.unroll = Some(plan.unroll.map_or(1, |unroll| unroll + 1)),
         ],
     );
     let with_hoisted = For { hoisted: vec![(Value(0), LayoutId(0))], ..plan.clone() };
+    let with_operand = For { hoisted_operands: vec![HOISTED], ..plan.clone() };
     let with_carried = For { carried_mmas: vec![carried.clone()], ..plan.clone() };
     let pairs = [
         each(&with_hoisted, &[&|_| {}, &|plan| plan.hoisted[0].0 = Value(1), &|plan| plan.hoisted[0].1 = LayoutId(1)]),
+        each(
+            &with_operand,
+            &[
+                &|_| {},
+                &|plan| plan.hoisted_operands[0].value = Value(1),
+                &|plan| plan.hoisted_operands[0].mma = OpId(1),
+                &|plan| plan.hoisted_operands[0].is_left = true,
+            ],
+        ),
         each(
             &with_carried,
             &[
