@@ -19,7 +19,7 @@ use super::decode::{Scratch, parts, sum_of_groups, sum_of_parts};
 use super::online::{Exponent, Online};
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, num_multiprocessors};
+use crate::launch::{Run, is_batch_invariant, num_multiprocessors};
 
 /// Keys and values in pages of 4-bit codes with scales, and the pages of each sequence.
 ///
@@ -223,6 +223,9 @@ impl PackedDecode {
         let ([batch, heads, dim], [_, key_heads, page, _]) = (q, pages.keys.0.shape());
         require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
             format!("{heads} heads of queries, {key_heads} of keys")
+        })?;
+        require(!is_batch_invariant(), || {
+            "parts of a packed cache depend on the batch: no form for `batch_invariant`".into()
         })?;
         let longest = pages.table.shape()[1] * page;
         let blocks = batch * key_heads;
