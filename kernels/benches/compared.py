@@ -96,6 +96,27 @@ def prefill(batch, heads, key_heads, tokens, dim, kind, rest):
     return lambda: nn.scaled_dot_product_attention(q, k, v, is_causal=kind == "causal", enable_gqa=g != h)
 
 
+@peer(r"decode bf16 4-bit cache (\d+)x(\d+)/(\d+)x(\d+)x(\d+) page \d+ groups of (\d+)", "torch SDPA of dequantised codes")
+def packed_decode(*extents):
+    b, h, g, t, d, group = whole(*extents)
+    q = normal(b, h, 1, d, dtype=torch.bfloat16)
+    shape = (b, g, t, d // group)
+    cache = [
+        (torch.randint(0, 256, (*shape, group // 2), device="cuda", dtype=torch.uint8), torch.rand(shape, device="cuda"))
+        for _ in range(2)
+    ]
+
+    @torch.compile
+    def numbers(codes, scales):
+        both = torch.stack([codes & 15, codes >> 4], -1).flatten(-2).to(torch.float32) - 8.0
+        return (both * scales.unsqueeze(-1)).flatten(-2).to(torch.bfloat16)
+
+    def launch():
+        return nn.scaled_dot_product_attention(q, numbers(*cache[0]), numbers(*cache[1]), enable_gqa=g != h)
+
+    return launch
+
+
 @peer(r"backward bf16 (\d+)x(\d+)(?:/(\d+))?x(\d+)x(\d+) (causal|full)(?: deterministic)?", "torch SDPA")
 def backward(batch, heads, key_heads, tokens, dim, kind):
     b, h, t, d = whole(batch, heads, tokens, dim)

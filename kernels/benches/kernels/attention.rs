@@ -4,10 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cutlet as ct;
 use cutlet::element::{CastTo, Element, bf16, f8e4m3fn, f16};
+use cutlet::packed::{PackedDeviceArray, i4};
 use cutlet::{Device, DeviceArray};
 use cutlet_kernels::Number;
 use cutlet_kernels::attention::{
-    Chosen, Combine, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Scratch, Sparse,
+    Chosen, Combine, Decode, Gradients, Latent, Latents, Order, PackedDecode, PackedPages, Pages, Prefill, PrefillF8,
+    Scratch, Sparse, store_packed,
 };
 
 use crate::row::{Peak, Row, Work};
@@ -141,6 +143,59 @@ fn decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, combine
         let Step { q, cache, table, lengths, out, scratch } = step;
         let [keys, values] = [cache[0].view(), cache[1].view()];
         let pages = Pages { keys, values, table: table.view(), lengths: lengths.view() };
+        decode.launch(&device.default_stream(), q.view(), pages, out.view_mut(), scratch)
+    })
+}
+
+/// Returns codes and scales of pages: `[pages, key heads, tokens of a page, dim]`.
+fn codes(
+    device: Device,
+    [pages, key_heads, page, dim]: [usize; 4],
+    group: usize,
+) -> ct::Result<(PackedDeviceArray<i4, 4>, DeviceArray<f32, 4>)> {
+    let mut codes = device.packed_zeros::<i4, 4>([pages, key_heads, page, dim])?;
+    let mut scales = device.zeros([pages, key_heads, page, dim / group])?;
+    if device != Device::cpu() {
+        // One launch stores the tokens of some pages.
+        let some = 4096 / page;
+        let x = normal::<bf16, 3>(device, [some * page, key_heads, dim])?;
+        for first in (0..pages).step_by(some) {
+            let slots = device.from_fn([some * page], |[i]| (first * page + i) as i32)?;
+            store_packed(&device.default_stream(), x.view(), slots.view(), codes.view_mut(), scales.view_mut())?;
+        }
+    }
+    Ok((codes, scales))
+}
+
+/// Batch, heads, key heads, keys, dim, with 4-bit keys and values in groups.
+fn packed_decode([batch, heads, key_heads, keys, dim]: [usize; 5], page: usize, group: usize, parts: usize) -> Row {
+    let name =
+        format!("decode bf16 4-bit cache {batch}x{heads}/{key_heads}x{keys}x{dim} page {page} groups of {group}");
+    let decode = PackedDecode::new(1.0 / (dim as f32).sqrt()).parts(parts);
+    let open = move |device: Device| {
+        let pages = keys / page;
+        let cache = || codes(device, [batch * pages, key_heads, page, dim], group);
+        let (keys, values, table) = (cache()?, cache()?, table(device, batch, pages)?);
+        let lengths = device.full([batch], (pages * page) as i32)?;
+        let of = PackedPages {
+            keys: (keys.0.view(), keys.1.view()),
+            values: (values.0.view(), values.1.view()),
+            table: table.view(),
+            lengths: lengths.view(),
+        };
+        let scratch = decode.scratch(device, [batch, heads, dim], &of)?;
+        let [q, out] = [0, 1].map(|_| normal::<bf16, 3>(device, [batch, heads, dim]));
+        Ok(([keys, values], table, lengths, [q?, out?], scratch, device))
+    };
+    let bytes = batch * key_heads * keys * (dim + 8 * dim / group) + 4 * batch * heads * dim;
+    let work = work(bytes, batch * heads * keys, 2 * dim);
+    Row::new(name, work, open, move |([keys, values], table, lengths, [q, out], scratch, device)| {
+        let pages = PackedPages {
+            keys: (keys.0.view(), keys.1.view()),
+            values: (values.0.view(), values.1.view()),
+            table: table.view(),
+            lengths: lengths.view(),
+        };
         decode.launch(&device.default_stream(), q.view(), pages, out.view_mut(), scratch)
     })
 }
@@ -311,6 +366,11 @@ pub fn rows() -> Vec<Row> {
         decode([64, 64, 8, 8192, 128], 16, Combine::LastBlock, 1),
         decode([64, 64, 8, 8192, 128], 64, Combine::LastBlock, 1),
         decode([1, 64, 8, 131072, 128], 64, Combine::LastBlock, 32),
+        packed_decode([16, 64, 8, 8192, 128], 64, 128, 6),
+        packed_decode([64, 64, 8, 8192, 128], 64, 128, 3),
+        packed_decode([64, 64, 8, 8192, 128], 64, 32, 3),
+        packed_decode([64, 32, 8, 8192, 128], 64, 128, 3),
+        packed_decode([1, 64, 8, 131072, 128], 64, 128, 96),
         backward([4, 32, 32, 4096, 128], true, false),
         backward([4, 32, 32, 4096, 128], false, false),
         backward([4, 32, 32, 4096, 128], true, true),

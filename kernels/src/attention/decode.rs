@@ -70,7 +70,7 @@ impl Scratch {
     /// Allocates the scratch of [`INVARIANT_KEYS`], or of the number of parts.
     pub(super) fn new(
         device: Device,
-        [batch, blocks, rows, dim]: [usize; 4],
+        shape: [usize; 4],
         longest: usize,
         parts: impl FnOnce() -> usize,
     ) -> ct::Result<Scratch> {
@@ -78,10 +78,16 @@ impl Scratch {
             true => (Some(INVARIANT_KEYS), longest.div_ceil(INVARIANT_KEYS).max(1)),
             false => (None, parts()),
         };
+        Ok(Scratch { keys, ..Scratch::of_parts(device, shape, parts)? })
+    }
+
+    /// Allocates the scratch of a number of parts.
+    pub(super) fn of_parts(device: Device, shape: [usize; 4], parts: usize) -> ct::Result<Scratch> {
+        let [batch, blocks, rows, dim] = shape;
         let stored = if parts == 1 { 0 } else { parts };
         Ok(Scratch {
             parts,
-            keys,
+            keys: None,
             results: device.zeros([batch, blocks, stored, rows, dim])?,
             logs: device.zeros([batch, blocks, stored, rows])?,
             tickets: device.zeros([batch, blocks])?,
@@ -214,7 +220,7 @@ fn decode<T: Number>(
 }
 
 /// Returns the result and log₂ of the sums of exponentials of rows, from those of groups of keys.
-fn sum_of_groups(results: Tile<f32, 2>, logs: Tile<f32, 2>, groups: usize) -> (Tile<f32, 2>, Tile<f32, 2>) {
+pub(super) fn sum_of_groups(results: Tile<f32, 2>, logs: Tile<f32, 2>, groups: usize) -> (Tile<f32, 2>, Tile<f32, 2>) {
     if groups == 1 {
         return (results, logs);
     }

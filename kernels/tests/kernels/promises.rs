@@ -41,6 +41,8 @@ const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
     ("attention", "Prefill::launch, Attention::launch", "sequences", Tested, Equal),
     ("attention", "Prefill::launch_packed, Decode::launch, Latent::launch", "sequences", InvariantOnly, Equal),
     ("attention", "PrefillF8::launch, Sparse::launch", "sequences", Tested, Equal),
+    ("attention", "PackedDecode::launch", "sequences", ORDERED, Equal),
+    ("attention", "store_packed", "tokens", ORDERED, Equal),
     ("attention", "Gradients::launch", "sequences", Tested, Runs::Option("`.deterministic(true)`")),
     (
         "attention",

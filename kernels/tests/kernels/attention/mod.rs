@@ -6,6 +6,7 @@ mod f8;
 mod gpus;
 mod latent;
 mod packed_backward;
+mod packed_decode;
 mod prefill;
 mod sparse;
 
