@@ -71,9 +71,33 @@ pub(crate) fn try_rewrite<E>(
     Ok(Some(changed))
 }
 
+/// Runs a pass like [`apply`] that may reject the module.
+///
+/// # Errors
+/// Those of the pass. The module is then unspecified.
+///
+/// # Panics
+/// As [`apply`].
+#[track_caller]
+pub(crate) fn try_apply<E>(
+    name: &'static str,
+    module: &mut Module,
+    pass: impl FnOnce(&mut Module) -> Result<(), E>,
+) -> Result<(), E> {
+    #[cfg(any(test, feature = "_suite"))]
+    let before = recorder::is_active().then(|| module.clone());
+    pass(module)?;
+    #[cfg(any(test, feature = "_suite"))]
+    if let Some(before) = before {
+        recorder::record(name, before, module);
+    }
+    verify_after(name, module);
+    Ok(())
+}
+
 /// Verifies the result of a pass.
 #[track_caller]
-pub(super) fn verify_after(name: &str, module: &Module) {
+fn verify_after(name: &str, module: &Module) {
     if !verifies_each() {
         return;
     }
@@ -82,6 +106,54 @@ pub(super) fn verify_after(name: &str, module: &Module) {
         panic!("internal error: pass `{name}` made an invalid module; please report it: {}", problems.join("\n"));
     }
 }
+
+/// Names of all passes. Tests plant a fault in each of them.
+#[cfg(any(test, feature = "_suite"))]
+pub const NAMES: &[&str] = &[
+    "assume_to_assert",
+    "atomic_16bit",
+    "canonicalize",
+    "cse",
+    "data_partition",
+    "dce",
+    "drop_assumptions",
+    "drop_layouts",
+    "drop_loop_hints",
+    "exact",
+    "expand_bit_reverse",
+    "expand_gather",
+    "expand_inline_ptx",
+    "expand_ordered_reductions",
+    "expand_scaled_mma",
+    "fold_int_range",
+    "guard_bounds",
+    "hoist_factor",
+    "legalize_arithmetic",
+    "legalize_assertions",
+    "legalize_padding",
+    "licm",
+    "no_wrap",
+    "order_memory",
+    "persistent",
+    "pipeline_dependent_mma",
+    "positive_extents",
+    "read_tf32_as_f32",
+    "record_accesses",
+    "record_writes",
+    "register_operands",
+    "relax_floats",
+    "relax_memory_order",
+    "rematerialize",
+    "saturate",
+    "select_to_branch",
+    "sink_loads",
+    "split_extents",
+    "split_loops",
+    "strip_inline_ptx_semantics",
+    "thread_local_reduction",
+    "version_overlap",
+    "widen_loops",
+];
 
 #[cfg(any(test, feature = "_suite"))]
 pub use recorder::{Fault, PassRun, record_passes};
@@ -149,7 +221,11 @@ mod recorder {
     }
 
     /// Plants the fault of the pass, if there is one, and records the pass.
+    ///
+    /// # Panics
+    /// The pass is not in the list of names.
     pub fn record(name: &'static str, before: Module, after: &mut Module) {
+        assert!(super::NAMES.contains(&name), "pass `{name}` is missing in the list of passes");
         let fault = RECORDING.with_borrow(|recording| recording.as_ref().and_then(|recording| recording.fault));
         if let Some(fault) = fault.filter(|fault| fault.pass == name) {
             (fault.plant)(&before, after);

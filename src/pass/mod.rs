@@ -31,7 +31,7 @@ pub(crate) use instrument::record_writes::UNWRITTEN;
 pub(crate) use legalize::ordered_reduction::is_commutative;
 #[cfg(any(test, feature = "_suite"))]
 #[doc(hidden)]
-pub use manager::{Fault, PassRun, record_passes};
+pub use manager::{Fault, NAMES, PassRun, record_passes};
 pub(crate) use prove::{
     Argument, SymbolicLaunch, check_rowwise, meets_conditions, prove, prove_for_all, remove_needless_checks,
     remove_proved_checks,

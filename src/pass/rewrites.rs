@@ -2,7 +2,7 @@
 //!
 //! A pass that may have nothing to change returns the changed module, or `None`.
 
-use super::manager::{apply, rewrite, try_rewrite, verify_after};
+use super::manager::{apply, rewrite, try_apply, try_rewrite};
 use super::transform::thread_local_reduction::ReductionDistribution;
 use super::{exact as exact_mode, instrument, legalize, split_extents as extents, transform};
 use crate::error::Diagnostic;
@@ -13,9 +13,7 @@ use crate::ir::{Module, OpId};
 /// # Errors
 /// The ops without a form in exact mode.
 pub fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
-    exact_mode::exact(module)?;
-    verify_after("exact", module);
-    Ok(())
+    try_apply("exact", module, exact_mode::exact)
 }
 
 /// Replaces assumptions of the user by assertions.
@@ -31,6 +29,15 @@ pub(crate) fn record_accesses(module: &mut Module) {
 /// Records the elements that stores write, and checks those that loads read.
 pub(crate) fn record_writes(module: &mut Module) {
     apply("record_writes", module, instrument::record_writes::record_writes);
+}
+
+/// Runs the passes of a launch with checks on a trace. For tests that record passes.
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub fn instrument_accesses(module: &mut Module) {
+    assume_to_assert(module);
+    record_accesses(module);
+    record_writes(module);
 }
 
 /// Removes the layouts that the user has requested.

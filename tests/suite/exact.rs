@@ -6,11 +6,14 @@
 //! ptx back end (`cpu_exact_rewritten::…`), of its schedules (`cpu_exact_schedule::…`), of Tile IR bytecode
 //! (`cpu_exact_tileir::…`) and on a GPU (`gpu_exact::…`, `gpu_exact_tileir::…`).
 //! By default a sample of the short tests runs on the CPU, and all tests run on a GPU. `CUTLET_SUITE_EXACT=k` runs every k-th
-//! test on the CPU (1: all).
+//! test on the CPU (1: all). A test whose trace takes longer than `CUTLET_SUITE_EXACT_LIMIT` seconds ([`LIMIT`]) is skipped,
+//! and counted at the end. All ways of a test share the run of the trace.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use cutlet as ct;
@@ -18,6 +21,7 @@ use cutlet::Device;
 use cutlet::ir::Module;
 
 use crate::harness::{Session, Stage};
+use crate::runner::Completion;
 use crate::schedules;
 
 /// Tests that run in exact mode: random kernels, products, attention, sums, scans and atomic additions.
@@ -55,8 +59,11 @@ const SHORT: [&str; 5] = ["random/", "reduce/float", "mma_loops/", "thread_local
 /// Every how many of the short tests of a way run.
 const EVERY: u64 = 12;
 
+/// Seconds for the trace of a test.
+const LIMIT: f64 = 10.0;
+
 /// Bits of an array that a test checks.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Noted {
     what: String,
     bits: Vec<u64>,
@@ -76,6 +83,12 @@ enum Mode {
 thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Floats) };
     static IS_EXACT: Cell<bool> = const { Cell::new(false) };
+    static UNTIL: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Returns the time at which the interpretation of a trace ends.
+pub fn time_limit() -> Option<Instant> {
+    UNTIL.get()
 }
 
 /// Runs a function whose launches are in exact mode.
@@ -145,28 +158,59 @@ fn wish() -> Option<u64> {
     std::env::var("CUTLET_SUITE_EXACT").ok().and_then(|text| text.parse().ok())
 }
 
-/// Runs a test in exact mode.
-pub fn run(name: &str, session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
+/// Runs a test in exact mode. A test of a long trace is skipped.
+pub fn run(name: &str, session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<Completion> {
     // A random kernel that fails is reduced: each candidate is run by both.
-    match name.starts_with("random/") {
-        true => within(Mode::Selected, || body(session)).0,
-        false => both(session, body),
+    if name.starts_with("random/") {
+        return within(Mode::Selected, || body(session)).0.map(|()| Completion::Completed);
+    }
+    match of_trace(name, body).get().expect("the trace was interpreted") {
+        Trace::Noted(noted) => same_as(noted.clone(), session, body).map(|()| Completion::Completed),
+        Trace::Long => Ok(Completion::Skipped("exact mode: the trace takes too long".to_owned())),
+        Trace::Failed(error) => Err(anyhow!("exact mode: the interpreter: {error}")),
     }
 }
 
 /// Runs a body: in exact mode by the interpreter and then by a session, else by the session alone.
 pub fn compared(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
     match MODE.with_borrow(|mode| matches!(mode, Mode::Selected)) {
-        true => both(session, body),
+        true => {
+            let noted = noted(Session::Interpret(Stage::Traced), body).context("exact mode: the interpreter")?;
+            same_as(noted, session, body)
+        }
         false => body(session),
     }
 }
 
-fn both(session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
+/// Result of the interpretation of the traces of a test.
+enum Trace {
+    Noted(Vec<Noted>),
+    Long,
+    Failed(String),
+}
+
+/// Interprets the traces of a test, once for all of its ways.
+fn of_trace(name: &str, body: &dyn Fn(Session) -> Result<()>) -> Arc<OnceLock<Trace>> {
+    static TRACES: Mutex<BTreeMap<String, Arc<OnceLock<Trace>>>> = Mutex::new(BTreeMap::new());
+    let trace = TRACES.lock().unwrap().entry(name.to_owned()).or_default().clone();
+    trace.get_or_init(|| {
+        let limit = std::env::var("CUTLET_SUITE_EXACT_LIMIT").ok().and_then(|text| text.parse().ok());
+        let until = Instant::now() + Duration::from_secs_f64(limit.unwrap_or(LIMIT));
+        UNTIL.set(Some(until));
+        let noted = noted(Session::Interpret(Stage::Traced), body);
+        UNTIL.set(None);
+        match noted {
+            Ok(noted) => Trace::Noted(noted),
+            Err(_) if Instant::now() > until => Trace::Long,
+            Err(error) => Trace::Failed(format!("{error:#}")),
+        }
+    });
+    trace
+}
+
+/// Runs a session, and compares the arrays that the body checks with those that were noted.
+fn same_as(noted: Vec<Noted>, session: Session, body: &dyn Fn(Session) -> Result<()>) -> Result<()> {
     in_the_ring(|| {
-        let (result, noted) = within(Mode::Noting(vec![]), || body(Session::Interpret(Stage::Traced)));
-        result.context("exact mode: the interpreter")?;
-        let Mode::Noting(noted) = noted else { unreachable!("the mode remains") };
         let (result, left) = within(Mode::Comparing(noted.into()), || body(session));
         result.context("exact mode")?;
         let Mode::Comparing(left) = left else { unreachable!("the mode remains") };

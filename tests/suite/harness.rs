@@ -2,6 +2,7 @@
 //! PTX through the assembler. A test makes arrays, launches, and states what it expects; the [`Session`]
 //! knows which way it is.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
@@ -281,7 +282,9 @@ fn words_and_memory(given: &dyn AnyArgs) -> (Vec<u64>, Memory) {
 /// Verifies a module and runs it on the cpu back end.
 fn interpret_module(module: &Module, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
-    Ok(Program::compile(module)?.run(to_blocks(grid)?, words, memory, &RunOptions::default())?)
+    let mut options = RunOptions::default();
+    options.until = exact::time_limit();
+    Ok(Program::compile(module)?.run(to_blocks(grid)?, words, memory, &options)?)
 }
 
 /// Adds the hint for persistent forms with few CTAs, if `CUTLET_SUITE_PERSISTENT` is set.
@@ -427,7 +430,7 @@ impl Suite {
     pub fn trials(self) -> Vec<Trial> {
         let gpu = Device::gpu(0);
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
-        let mut trials: Vec<Trial> = planted::CLASSES.iter().map(|class| fault_trial(&self.tests, class)).collect();
+        let mut trials: Vec<Trial> = planted::trials();
         let tests: Vec<Test> = self.tests.into_iter().step_by(sample().max(1)).collect();
         if sums::wanted() {
             return tests.into_iter().flat_map(sum_trials).collect();
@@ -513,26 +516,18 @@ impl Suite {
     }
 }
 
-/// Planted faults in the tests of a class.
-fn fault_trial(tests: &[Test], &(class, names): &(&'static str, &[&str])) -> Trial {
-    let is_of_class = |test: &&Test| names.iter().any(|name| test.name.starts_with(name));
-    let tests: Vec<_> = tests.iter().filter(is_of_class).map(|test| (test.name.clone(), test.body.clone())).collect();
-    Trial::new(format!("exact::faults/{class}"), move || {
-        let bodies: Vec<(String, &dyn Fn(Session) -> Result<()>)> =
-            tests.iter().map(|(name, body)| (name.clone(), &**body as _)).collect();
-        planted::count(class, planted::wish().unwrap_or(2), &bodies).map(|()| Completion::Completed)
-    })
-    // Tests of the others take some seconds for each fault.
-    .ignored(class != "products of fractions" && planted::wish().is_none())
-}
-
 /// A test in exact mode.
 fn exact_trial(way: &str, name: &str, session: Session, body: std::sync::Arc<Body>) -> Trial {
     let (whole, name) = (format!("{way}::{name}"), name.to_owned());
     Trial::new(whole.clone(), move || {
         let _running = Running::start(whole);
         tileiras::begin_test();
-        outcome(&|session| exact::run(&name, session, &*body), session)
+        let completion = Cell::new(None);
+        let run = |session| exact::run(&name, session, &*body).map(|done| completion.set(Some(done)));
+        match outcome(&run, session)? {
+            Completion::Completed => Ok(counted(completion.take().unwrap_or(Completion::Completed))),
+            skipped => Ok(skipped),
+        }
     })
 }
 
@@ -565,13 +560,18 @@ fn outcome(body: &dyn Fn(Session) -> Result<()>, session: Session) -> Result<Com
     match body(session) {
         Ok(()) => Ok(Completion::Completed),
         Err(error) => match session.lacks(&error) {
-            Some(reason) => {
-                *SKIPPED.lock().unwrap().entry(reason.clone()).or_default() += 1;
-                Ok(Completion::Skipped(reason))
-            }
+            Some(reason) => Ok(counted(Completion::Skipped(reason))),
             None => Err(error.context(format!("{session:?}"))),
         },
     }
+}
+
+/// Counts the reason of a skipped test.
+fn counted(completion: Completion) -> Completion {
+    if let Completion::Skipped(reason) = &completion {
+        *SKIPPED.lock().unwrap().entry(reason.clone()).or_default() += 1;
+    }
+    completion
 }
 
 /// Tests that run now, with the time of their start.

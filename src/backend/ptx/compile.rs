@@ -339,6 +339,15 @@ pub fn run_passes(module: &Module, target: Target, options: &CompileOptions) {
     }
 }
 
+/// Runs the passes that precede instruction selection, and that of the fast float mode, each on a
+/// verified and optimized module. For tests that record passes.
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub fn run_selection_passes(module: &Module) {
+    let passes = [pass::strip_inline_ptx_semantics, pass::expand_bit_reverse, pass::relax_floats];
+    passes.iter().for_each(|pass| drop(pass(module)));
+}
+
 /// A module after [`rewritten`] as a persistent form, whose last parameters are the extents of the
 /// grid; `None` if it has none. For tests.
 #[cfg(feature = "_suite")]

@@ -85,7 +85,7 @@ pub(crate) use compile::with_plan;
 pub(crate) use compile::{Scheduled, with_schedule};
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
-pub use compile::{rewritten, rewritten_persistent, run_passes};
+pub use compile::{rewritten, rewritten_persistent, run_passes, run_selection_passes};
 pub use compiled::{Compiled, ParamKind};
 pub(crate) use cost::{Cost, CostInput, LaunchInfo, weights};
 pub use device_assert::{

@@ -1,30 +1,70 @@
-//! Planted faults: tests of this suite run with a fault in the trace of one of their kernels. Exact mode has to see each
-//! fault; the number that the tolerances of the tests see is printed beside it.
+//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode has to see each fault; the number
+//! that the tolerances of the tests see is printed beside it.
 //!
 //! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one step of the loops and one
 //! tile block: the term is lost, doubled, or that of the neighbour. The interpreter runs the trace as it is. A fault is
 //! counted if it changes a bit that the test stores, with floats or in exact mode: a product of zero that is lost does not.
-//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class (2 in products of fractions, of
-//! which a test takes less than a second).
+//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class ([`FEW`]). All cores share the faults.
+
+mod small;
 
 use std::cell::RefCell;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use cutlet::dtype::DType;
 use cutlet::ir::{
     Attr, BlockId, CmpPred, ConstData, Elem, Loc, Module, OpId, Opcode, Overflow, Rounding, Sign, Type, TypeId, Value,
 };
+use cutlet::prelude::{bf16, f16};
 
+use crate::data::Spread;
 use crate::exact;
 use crate::harness::{Session, Stage};
+use crate::runner::{Completion, Trial};
 
-/// Tests of each class, which begin with these names.
-pub const CLASSES: [(&str, &[&str]); 4] = [
-    ("products of fractions", &["product/scaled/mxfp8 e4m3"]),
-    ("products of whole numbers", &["product/tiles/f16 f16 f32", "mma_loops/causal"]),
-    ("attention", &["extents/attention", "ragged/attention"]),
-    ("sums", &["reduce/float_sums/f32", "thread_local_reduction/softmax/scale"]),
+/// A test whose kernel gets faults.
+type Subject = (&'static str, fn(Session) -> Result<()>);
+
+/// Tests of a class.
+struct Class {
+    name: &'static str,
+    subjects: &'static [Subject],
+    /// Exact mode has to see all faults.
+    all_seen: bool,
+}
+
+const CLASSES: [Class; 5] = [
+    Class {
+        name: "products of fractions",
+        subjects: &[
+            ("f16", |session| small::product::<f16>(session, Spread::Moderate)),
+            ("bf16", |session| small::product::<bf16>(session, Spread::Between(-1.0, 1.0))),
+        ],
+        all_seen: true,
+    },
+    Class {
+        name: "products of whole numbers",
+        subjects: &[("f16", |session| small::product::<f16>(session, Spread::Whole(8)))],
+        all_seen: true,
+    },
+    Class {
+        name: "attention",
+        subjects: &[
+            ("all keys", |session| small::attention(session, false)),
+            ("causal", |session| small::attention(session, true)),
+        ],
+        all_seen: true,
+    },
+    Class { name: "sums", subjects: &[("rows", small::sums)], all_seen: true },
+    // The remainder of a conversion is zero in the ring, so two of the three products of the parts are zero.
+    Class { name: "products of remainders", subjects: &[("bf16", small::remainders)], all_seen: false },
 ];
+
+/// Number of faults of a class without `CUTLET_SUITE_FAULTS`.
+const FEW: usize = 6;
 
 /// A fault: what the numbers select depends on the kernel.
 #[derive(Clone, Copy, Debug)]
@@ -214,46 +254,104 @@ impl Planter<'_> {
     }
 }
 
-/// Number of faults in the tests of each class, if the environment has one.
-pub fn wish() -> Option<usize> {
-    std::env::var("CUTLET_SUITE_FAULTS").ok().and_then(|text| text.parse().ok())
+/// A test of each class.
+pub fn trials() -> Vec<Trial> {
+    let trial = |class: &'static Class| {
+        Trial::new(format!("exact::faults/{}", class.name), move || count(class).map(|()| Completion::Completed))
+    };
+    CLASSES.iter().map(trial).collect()
+}
+
+/// How a fault shows.
+struct Shown {
+    fault: Fault,
+    by_bits: bool,
+    by_tolerance: bool,
+}
+
+/// Results of a test without a fault.
+struct Clean {
+    exact: Vec<exact::Noted>,
+    floats: Vec<exact::Noted>,
+    launches: usize,
+}
+
+impl Clean {
+    fn of(body: &dyn Fn(Session) -> Result<()>) -> Result<Clean> {
+        let session = Session::Interpret(Stage::Traced);
+        body(session)?;
+        let (exact, launches) = with_fault(None, || exact::noted(session, body));
+        Ok(Clean { exact: exact?, floats: exact::noted_floats(session, body)?, launches })
+    }
+
+    /// Runs the test with a fault. Returns `None` if the fault changes no bit.
+    fn shown(&self, number: u64, body: &dyn Fn(Session) -> Result<()>) -> Result<Option<Shown>> {
+        let session = Session::Interpret(Stage::Traced);
+        let numbers = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let kind = [Kind::Lost, Kind::Doubled, Kind::Neighbour][number as usize % 3];
+        let fault = Fault { launch: numbers as usize % self.launches, kind, numbers: numbers >> 5 };
+        let by_bits = with_fault(Some(fault), || exact::noted(session, body)).0? != self.exact;
+        let by_tolerance = with_fault(Some(fault), || body(session)).0.is_err();
+        let changes =
+            by_bits || by_tolerance || with_fault(Some(fault), || exact::noted_floats(session, body)).0? != self.floats;
+        Ok(changes.then_some(Shown { fault, by_bits, by_tolerance }))
+    }
+}
+
+/// Applies a function to numbers, by all cores. The results are in the order of the numbers.
+fn in_parallel<X: Send>(numbers: std::ops::Range<u64>, work: &(dyn Fn(u64) -> X + Sync)) -> Vec<X> {
+    let next = AtomicUsize::new(0);
+    let count = (numbers.end - numbers.start) as usize;
+    let part = || {
+        let mut done = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Relaxed);
+            if at >= count {
+                return done;
+            }
+            done.push((at, work(numbers.start + at as u64)));
+        }
+    };
+    let mut all: Vec<(usize, X)> = thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(part)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().expect("a fault does not panic")).collect()
+    });
+    all.sort_unstable_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, result)| result).collect()
 }
 
 /// Plants faults in the tests of a class, prints how many are seen, and requires that exact mode sees all.
-pub fn count(class: &str, wanted: usize, tests: &[(String, &dyn Fn(Session) -> Result<()>)]) -> Result<()> {
-    let (mut planted, mut by_bits, mut by_tolerance) = (0, 0, 0);
-    let session = Session::Interpret(Stage::Traced);
-    for (at, (name, body)) in tests.iter().enumerate() {
-        let share = wanted * (at + 1) / tests.len() - wanted * at / tests.len();
-        let (clean, launches) = with_fault(None, || exact::noted(session, body));
-        let (clean, floats) = (clean?, exact::noted_floats(session, body)?);
-        let mut counted = 0;
-        for number in 0..20 * share as u64 {
-            if counted == share {
-                break;
+fn count(class: &Class) -> Result<()> {
+    let wish = std::env::var("CUTLET_SUITE_FAULTS").ok().and_then(|text| text.parse().ok());
+    let wanted: usize = wish.unwrap_or(FEW);
+    let mut shown = Vec::new();
+    for (at, (name, body)) in class.subjects.iter().enumerate() {
+        let tests = class.subjects.len();
+        let share = wanted * (at + 1) / tests - wanted * at / tests;
+        let clean = Clean::of(body)?;
+        let (mut next, mut of_test) = (0, Vec::new());
+        while of_test.len() < share && next < 20 * share as u64 {
+            let end = next + (share - of_test.len()) as u64;
+            for result in in_parallel(next..end, &|number| clean.shown(number, body)) {
+                of_test.extend(result?);
             }
-            let numbers = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let kind = [Kind::Lost, Kind::Doubled, Kind::Neighbour][number as usize % 3];
-            let fault = Some(Fault { launch: numbers as usize % launches, kind, numbers: numbers >> 5 });
-            let is_seen = with_fault(fault, || exact::noted(session, body)).0? != clean;
-            let is_outside = with_fault(fault, || body(session)).0.is_err();
-            let is_fault =
-                is_seen || is_outside || { with_fault(fault, || exact::noted_floats(session, body)).0? != floats };
-            if is_fault {
-                counted += 1;
-                by_bits += usize::from(is_seen);
-                by_tolerance += usize::from(is_outside);
-                if !is_seen {
-                    println!("{name}: exact mode does not see {fault:?}");
-                }
-            }
+            next = end;
         }
-        planted += counted;
+        for Shown { fault, .. } in of_test.iter().filter(|shown| class.all_seen && !shown.by_bits) {
+            println!("{}, {name}: exact mode does not see {fault:?}", class.name);
+        }
+        shown.extend(of_test);
     }
+    let of = |is_seen: fn(&Shown) -> bool| shown.iter().filter(|shown| is_seen(shown)).count();
+    let (planted, by_bits, by_tolerance) = (shown.len(), of(|shown| shown.by_bits), of(|shown| shown.by_tolerance));
     println!(
-        "planted faults, {class}: of {planted}, exact mode sees {by_bits}, the tolerances of the tests {by_tolerance}"
+        "planted faults, {}: of {planted}, exact mode sees {by_bits}, the tolerances of the tests {by_tolerance}",
+        class.name
     );
-    ensure!(planted > 0, "no planted fault changes a bit");
-    ensure!(by_bits == planted, "{class}: exact mode does not see {} of {planted} faults", planted - by_bits);
+    ensure!(planted == wanted, "only {planted} planted faults change a bit");
+    if class.all_seen && by_bits < planted {
+        return Err(anyhow!("{}: exact mode does not see {} of {planted} faults", class.name, planted - by_bits));
+    }
     Ok(())
 }
