@@ -9,6 +9,7 @@ mod indices;
 mod pairs;
 mod proved;
 mod random;
+mod random_rows;
 mod rowwise;
 mod unknown;
 

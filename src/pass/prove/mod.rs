@@ -23,7 +23,6 @@ mod conflict;
 mod cover;
 mod enumerate;
 mod interval;
-mod rows;
 mod rowwise;
 mod symbolic;
 mod system;
