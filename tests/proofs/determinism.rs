@@ -50,6 +50,17 @@ fn atomic_sums() {
     });
     // Counts are equal in every order.
     passes(|_, counts, _| counts.atomic_store_add(0, ct::ones::<i32, 1>([TILE])));
+    passes(|_, counts, _| {
+        let _ = counts.entry(0).atomic_add(1);
+    });
+    // A sum that no store has is no use.
+    passes(|_, counts, _| {
+        let _ = counts.entry(0).atomic_add(1) + 1;
+    });
+    fails("returns a value that the order of tile blocks decides", |_, counts, y| {
+        let before = counts.entry(0).atomic_add(1) + 1;
+        y.entry((0, 0)).store(before.cast::<f32>());
+    });
 }
 
 #[test]

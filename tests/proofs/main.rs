@@ -11,6 +11,7 @@ mod pairs;
 mod products;
 mod proved;
 mod random;
+mod random_rows;
 mod rowwise;
 mod unknown;
 mod unrequested;

@@ -135,6 +135,7 @@ fn dpo(
     (loss, gradient): (ArrayMut<f32, 1>, ArrayMut<f32, 3>),
     (beta, factor): (Scalar<f32>, Scalar<f32>),
 ) {
+    ct::require_rowwise(0);
     let (pair, shape) = (ct::bid(0), [1, 2, TOKENS]);
     let chunks = || ..entropies.num_tiles(2, shape);
     let sums = ct::fold(chunks(), ct::zeros::<f32, 3>(shape), |sum, j| sum + entropies.load((pair, 0, j), shape));

@@ -75,6 +75,8 @@ fn forward<T: Number>(
     scale: Scalar<f32>,
     form: Form,
 ) {
+    let promise = ct::require_rowwise(0);
+    let _ = bias.map(|bias| promise.constant(bias));
     let (at, width) = ((ct::bid(0), 0), form.tile[1]);
     let scores = scores(logits, form);
     let keys = bias.map_or(scores, |bias| scores + bias.load(0, [width]).unsqueeze(0));
@@ -95,6 +97,7 @@ fn backward<T: Number>(
     scale: Scalar<f32>,
     form: Form,
 ) {
+    ct::require_rowwise(0);
     let ([tokens, width], slots) = (form.tile, form.taken.next_power_of_two());
     let scores = scores(logits, form);
     let chosen = experts.load((ct::bid(0), 0), [tokens, slots]);

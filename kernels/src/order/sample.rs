@@ -252,6 +252,7 @@ pub fn greedy<T: Number>(stream: &Stream, logits: DeviceView<T, 2>, tokens: Devi
 
 /// Each place of the tiles has its largest element and the number of its tile.
 fn largest<T: Number>(logits: Array<T, 2>, tokens: ArrayMut<i32, 1>, tile: usize) {
+    ct::require_rowwise(0);
     let row = ct::bid(0);
     let start = (ct::full::<f32, 1>([tile], f32::NEG_INFINITY), ct::zeros::<i32, 1>([tile]));
     let padded = ct::LoadOptions::new().padding(Padding::NegInf);

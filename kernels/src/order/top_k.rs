@@ -42,6 +42,7 @@ fn short_rows<T: Number>(
     positions: ArrayMut<i32, 2>,
     [rows, columns, k]: [usize; 3],
 ) {
+    ct::require_rowwise(0);
     let at = (ct::bid(0), 0);
     let loaded = x.load(at, [rows, columns]).cast::<f32>();
     // Positions beyond the end are behind all others: equal elements remain in their order.

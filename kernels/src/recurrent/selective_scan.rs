@@ -78,6 +78,8 @@ fn scan_of_channels<T: Number>(
     out: ArrayMut<T, 3>,
     form: Form,
 ) {
+    let promise = ct::require_rowwise(0).constant(a);
+    let _ = [bias, d].into_iter().flatten().fold(promise, |promise, array| promise.constant(array));
     let Form { steps, channels, states, softplus, is_in_place } = form;
     let (block, batch) = (ct::bid(0), ct::bid(1));
     let rate = a.load((block, 0), [channels, states]) * std::f32::consts::LOG2_E;

@@ -7,8 +7,11 @@
 //!
 //! Limits: the check is of operations. Flags whose values no result depends on are refused, too.
 
+use rustc_hash::FxHashSet;
+
 use crate::error::Diagnostic;
-use crate::ir::{AtomicMode, Attr, AttrKind, MemOrder, MemScope, Module, Op, OpId, Opcode, RegionTree, Uses};
+use crate::ir::op_table::Effect;
+use crate::ir::{AtomicMode, Attr, AttrKind, MemOrder, MemScope, Module, Op, OpId, Opcode, RegionTree, Uses, Value};
 
 /// Checks all atomic operations of a verified module.
 ///
@@ -20,7 +23,7 @@ pub fn check(module: &Module) -> Result<(), Vec<Diagnostic>> {
         let (regions, uses) = (RegionTree::new(module, entry.body), Uses::new(module, entry.body));
         let problem = |&id: &OpId| {
             let op = module.op(id);
-            let reason = reason(op, op.results.first().is_some_and(|&old| uses.count(old) > 0))?;
+            let reason = reason(op, op.results.first().is_some_and(|&old| is_used(module, &uses, old)))?;
             let name = op.code.spec().name;
             let message = format!("this `{name}` {reason}, and the hints of this launch are `deterministic`");
             let way_out = "store partial results, and combine them in a fixed order by another kernel";
@@ -29,6 +32,22 @@ pub fn check(module: &Module) -> Result<(), Vec<Diagnostic>> {
         problems.extend(regions.ops().iter().filter_map(problem));
     }
     if problems.is_empty() { Ok(()) } else { Err(problems) }
+}
+
+/// Returns true if an op with an effect, a region or a terminator uses a value, also through pure
+/// ops.
+fn is_used(module: &Module, uses: &Uses, value: Value) -> bool {
+    let (mut stack, mut seen) = (vec![value], FxHashSet::default());
+    while let Some(value) = stack.pop() {
+        for &(user, _) in uses.users(value) {
+            let op = module.op(user);
+            if op.code.spec().effect != Effect::Pure {
+                return true;
+            }
+            stack.extend(op.results.iter().copied().filter(|&result| seen.insert(result)));
+        }
+    }
+    false
 }
 
 fn reason(op: &Op, is_used: bool) -> Option<&'static str> {

@@ -29,7 +29,6 @@ mod cover;
 mod enumerate;
 mod interval;
 mod launches;
-mod rows;
 mod rowwise;
 mod symbolic;
 mod system;

@@ -3,9 +3,11 @@
 
 mod attention;
 mod code;
+mod layers;
 mod products;
 mod recurrent;
 mod rows;
+mod steps;
 
 use std::ops::Range;
 

@@ -3,22 +3,33 @@
 //! 1. The walk computes for each value the row that it depends on (`rows`), with unknown extents
 //!    and an unknown grid.
 //! 2. A store is correct if the row of its value is the row that it stores.
-//! 3. The order of a sum is fixed by extents: a loop that carries floats has no bounds that depend
+//! 3. The order of a sum is fixed by extents: a loop that carries values has no bounds that depend
 //!    on the grid or on the number of rows, and no atomic operation combines floats.
 //!
 //! A load at a position that depends on the grid is refused, unless the position is one of a store:
 //! the order of tiles may depend on the grid.
 //!
-//! Limits: parts of arrays, and pointers into arrays with rows, are refused.
+//! The number of the tile block depends on the grid, unless a position of the store determines it.
+//! A store under a condition by the grid depends on the grid, unless the condition is the bound of
+//! a position.
+//!
+//! Limits: parts of arrays are refused, and pointers whose rows the strides do not show. Scratch
+//! memory has one row in all iterations.
+
+mod lanes;
+mod memory;
+mod rows;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use self::lanes::normal;
+use self::memory::Declared;
+use self::rows::{Dependence, GridTerms};
 use super::access::Root;
-use super::rows::{Dependence, GridTerms};
-use super::term::{Term, Var};
-use super::values::{Meaning, Values, lane};
+use super::term::{Node, Term, Var};
+use super::values::{Meaning, Values};
 use crate::error::Diagnostic;
-use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Elem, Module, Op, OpId, Opcode, Type, Value};
+use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Value};
 
 /// Maximum number of walks over the body of a loop.
 const MOST_WALKS: usize = 6;
@@ -36,8 +47,12 @@ pub(crate) fn check_rowwise(module: &Module) -> Result<(), Vec<Diagnostic>> {
         let mut rows = Rows::new(module, promise.axis as usize, constants);
         rows.collects = true;
         rows.block(entry.body, Dependence::default());
+        // The dependences of the first walk lack positions.
         rows.collects = false;
         rows.problem = None;
+        rows.known.clear();
+        rows.scratch = Dependence::default();
+        rows.returned = Dependence::default();
         rows.block(entry.body, Dependence::default());
         let (op, how) = rows.problem?;
         let at = |loc| module.location(loc).cloned();
@@ -58,6 +73,11 @@ fn parameter(module: &Module, mut value: Value) -> Value {
     value
 }
 
+/// Returns the dependence with the normal form of its row, in a tile of these extents.
+fn normalized(all: Dependence, terms: &mut super::term::Terms, extents: &[i64]) -> Dependence {
+    Dependence { row: all.row.map(|row| normal(terms, row, extents)), ..all }
+}
+
 struct Rows<'m> {
     module: &'m Module,
     values: Values<'m>,
@@ -66,8 +86,19 @@ struct Rows<'m> {
     constants: FxHashSet<Value>,
     known: FxHashMap<Value, Dependence>,
     grid: GridTerms,
+    /// Arrays of arguments.
+    declared: FxHashMap<Root, Declared>,
+    /// Arrays without rows that the kernel stores.
+    written: FxHashSet<Root>,
     /// Dependence of the memory of the tile block.
     scratch: Dependence,
+    /// Conditions of returns.
+    returned: Dependence,
+    /// Open loops with bounds that depend on the grid: the iteration, and true if the last one does
+    /// not.
+    grid_loops: Vec<(Var, bool)>,
+    /// Values that the body of a loop defines.
+    defined: FxHashMap<OpId, FxHashSet<Value>>,
     iterations: FxHashMap<OpId, Var>,
     loops: Vec<OpId>,
     /// The first walk collects the positions of stores.
@@ -93,7 +124,12 @@ impl<'m> Rows<'m> {
             constants,
             known: FxHashMap::default(),
             grid: GridTerms::default(),
+            declared: FxHashMap::default(),
+            written: FxHashSet::default(),
             scratch: Dependence::default(),
+            returned: Dependence::default(),
+            grid_loops: Vec::new(),
+            defined: FxHashMap::default(),
             iterations: FxHashMap::default(),
             loops: Vec::new(),
             collects: false,
@@ -118,10 +154,14 @@ impl<'m> Rows<'m> {
             return own;
         }
         let term = self.values.term(value);
-        match self.grid.contain(&self.values.terms, term) {
-            true => own.join(Dependence::broken(op, BY_GRID), op),
-            false => own,
-        }
+        own.join(self.on_grid(term, op), op)
+    }
+
+    /// Returns the dependence of a term on the grid.
+    fn on_grid(&self, term: Term, op: OpId) -> Dependence {
+        let found = self.grid.of(&self.values.terms, term);
+        let broken = found.is_direct.then_some((op, BY_GRID));
+        Dependence { row: None, broken, through: found.through }
     }
 
     fn block(&mut self, block: BlockId, control: Dependence) -> Option<&'m [Value]> {
@@ -143,7 +183,7 @@ impl<'m> Rows<'m> {
 
     fn branches(&mut self, id: OpId, op: &'m Op, control: Dependence) {
         let condition = self.of(op.operands[0], id);
-        let inner = control.join(self.own(op.operands[0]), id);
+        let inner = control.join(condition, id);
         let mut results = vec![condition; op.results.len()];
         for &region in &op.regions {
             let is_yield =
@@ -153,83 +193,138 @@ impl<'m> Rows<'m> {
                 *result = result.join(self.of(value, id), id);
             }
         }
+        let mut returns = false;
+        op.regions.iter().for_each(|&region| {
+            self.module.walk(region, &mut |id| returns |= self.module.op(id).code == Opcode::Return);
+        });
+        if returns {
+            self.returned = self.returned.join(inner, id);
+        }
         for (&result, dependence) in op.results.iter().zip(results) {
             self.values.forget(result);
             self.known.insert(result, dependence);
         }
     }
 
+    /// Enters a loop over a range. Returns the dependence of its bounds, and that of values that it
+    /// carries if the bounds depend on the grid.
+    fn range(&mut self, id: OpId, op: &'m Op, first: Value) -> (Dependence, Option<(OpId, &'static str)>) {
+        let number = self.iterations.len() as u32;
+        let var = *self.iterations.entry(id).or_insert(Var::Iteration(number));
+        let term = self.values.terms.var(var);
+        self.values.set_term(first, term);
+        let (mut bounds, mut direct) = (Dependence::default(), [false; 3]);
+        for (group, is_direct) in direct.iter_mut().enumerate() {
+            let bound = op.group(group)[0];
+            let term = self.values.term(bound);
+            let on_grid = self.on_grid(term, id);
+            *is_direct = on_grid.broken.is_some();
+            bounds = bounds.join(self.own(bound), id).join(Dependence { broken: None, ..on_grid }, id);
+        }
+        self.known.insert(first, bounds);
+        if !direct.contains(&true) || self.collects {
+            return (bounds, None);
+        }
+        self.grid.loops.insert(var);
+        self.grid_loops.push((var, !direct[1]));
+        (bounds, Some((id, "adds in an order that depends on the grid or on the number of rows")))
+    }
+
     fn repeated(&mut self, id: OpId, op: &'m Op, control: Dependence) {
         let module = self.module;
         let body = op.regions[0];
         let args = module.block(body).args.as_slice();
-        let mut bounds = Dependence::default();
         let (carried, inits) = match op.code {
             Opcode::For => (&args[1..], op.group(3)),
             _ => (args, op.operands.as_slice()),
         };
-        let mut by_grid = None;
-        if op.code == Opcode::For {
-            let number = self.iterations.len() as u32;
-            let var = *self.iterations.entry(id).or_insert(Var::Iteration(number));
-            let term = self.values.terms.var(var);
-            self.values.set_term(args[0], term);
-            for group in 0..3 {
-                let bound = op.group(group)[0];
-                bounds = bounds.join(self.own(bound), id);
-                if self.of(bound, id).broken != self.own(bound).broken {
-                    by_grid = Some((id, "adds in an order that depends on the grid or on the number of rows"));
-                }
-            }
-        }
+        let num_grid_loops = self.grid_loops.len();
+        let (bounds, by_grid) = match op.code {
+            Opcode::For => self.range(id, op, args[0]),
+            _ => (Dependence::default(), None),
+        };
         let mut state: Vec<Dependence> = inits.iter().map(|&init| self.of(init, id).join(bounds, id)).collect();
         self.loops.push(id);
+        // Conditions of the terminators.
+        let mut leaving = Dependence::default();
         for _ in 0..MOST_WALKS {
             for (&arg, &dependence) in carried.iter().zip(&state) {
                 self.values.forget(arg);
                 self.known.insert(arg, dependence);
             }
-            self.block(body, control.join(bounds, id));
+            let before = (leaving, self.returned, self.scratch);
+            self.block(body, control.join(bounds, id).join(leaving, id));
             let mut next = state.clone();
-            for exit in self.exits(body) {
+            for (exit, conditions) in self.exits(body) {
                 let ended = module.op(exit);
+                let mut condition = Dependence::default();
+                for value in conditions {
+                    condition = condition.join(self.of(value, exit), exit);
+                }
+                leaving = leaving.join(condition, exit);
                 for (state, &value) in next.iter_mut().zip(&ended.operands) {
-                    *state = state.join(self.of(value, exit), exit);
+                    *state = state.join(self.of(value, exit), exit).join(condition, exit);
                 }
             }
-            let iteration = self.iterations.get(&id).copied();
             for (position, dependence) in next.iter_mut().enumerate() {
-                let varies = |row: Term| iteration.is_some_and(|var| self.values.terms.vars(row).contains(&var));
-                if dependence.row.is_some_and(varies) {
+                if dependence.row.is_some_and(|row| self.is_of_iteration(id, body, row)) {
                     *dependence = dependence.join(Dependence::broken(id, "carries a row to another iteration"), id);
                 }
-                let is_float =
-                    matches!(module.ty(carried[position]).as_tile(), Some((Elem::Num(dtype), _)) if dtype.is_float());
-                if dependence.broken.is_none() && is_float {
+                if dependence.broken.is_none() && module.ty(carried[position]).as_tile().is_some() {
                     dependence.broken = by_grid;
                 }
             }
-            if next == state {
+            if next == state && before == (leaving, self.returned, self.scratch) {
                 break;
             }
             state = next;
         }
         self.loops.pop();
+        self.grid_loops.truncate(num_grid_loops);
         for (&result, dependence) in op.results.iter().zip(state) {
             self.values.forget(result);
             self.known.insert(result, dependence);
         }
     }
 
-    /// Returns the terminators that pass values on from the body of a loop.
-    fn exits(&self, body: BlockId) -> Vec<OpId> {
+    /// Returns true if a row is another one in each iteration of a loop.
+    fn is_of_iteration(&mut self, id: OpId, body: BlockId, row: Term) -> bool {
         let module = self.module;
-        let (mut found, mut stack) = (Vec::new(), vec![body]);
-        while let Some(block) = stack.pop() {
+        let defined = self.defined.entry(id).or_insert_with(|| {
+            let mut all: FxHashSet<Value> = module.block(body).args.iter().copied().collect();
+            module.walk(body, &mut |inner| {
+                let op = module.op(inner);
+                all.extend(&op.results);
+                op.regions.iter().for_each(|&region| all.extend(&module.block(region).args));
+            });
+            all
+        });
+        let (iteration, mut stack) = (self.iterations.get(&id), vec![row]);
+        while let Some(term) = stack.pop() {
+            match self.values.terms.node(term) {
+                Node::Var(var) if Some(var) == iteration => return true,
+                Node::Data(value, _) if defined.contains(value) => return true,
+                Node::Data(_, args) | Node::Apply(_, _, args) => stack.extend(args),
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// Returns the terminators that pass values on from the body of a loop, with the conditions
+    /// that reach them.
+    fn exits(&self, body: BlockId) -> Vec<(OpId, Vec<Value>)> {
+        let module = self.module;
+        let (mut found, mut stack) = (Vec::new(), vec![(body, Vec::new())]);
+        while let Some((block, conditions)) = stack.pop() {
             for &id in &module.block(block).ops {
-                match module.op(id).code {
-                    Opcode::Continue | Opcode::Break => found.push(id),
-                    Opcode::If => stack.extend(&module.op(id).regions),
+                let op = module.op(id);
+                match op.code {
+                    Opcode::Continue | Opcode::Break => found.push((id, conditions.clone())),
+                    Opcode::If => {
+                        let inner = [conditions.as_slice(), &op.operands[..1]].concat();
+                        stack.extend(op.regions.iter().map(|&region| (region, inner.clone())));
+                    }
                     _ => {}
                 }
             }
@@ -250,7 +345,14 @@ impl<'m> Rows<'m> {
             }
             _ => {
                 self.values.op(op);
-                let dependence = self.computed(id, op);
+                let mut dependence = self.computed(id, op);
+                // An unknown number does not have the terms of its operands.
+                if op.results.iter().any(|&result| self.is_unknown(result)) {
+                    for &operand in &op.operands {
+                        let of = self.of(operand, id);
+                        dependence = dependence.join(Dependence { row: dependence.row, ..of }, id);
+                    }
+                }
                 for &result in &op.results {
                     self.known.insert(result, dependence);
                 }
@@ -258,176 +360,13 @@ impl<'m> Rows<'m> {
         }
     }
 
-    /// Returns the array of a view: its allocation, place and rank.
-    fn array(&mut self, mut view: Value) -> Option<(Root, Term, usize)> {
-        loop {
-            let op = self.module.op(self.module.defining_op(view)?);
-            match op.code {
-                Opcode::MakeTensorView => {
-                    let Type::TensorView { shape, .. } = self.module.ty(op.results[0]) else { return None };
-                    let meaning = self.values.meaning(op.group(0)[0]);
-                    return Some((meaning.root?, meaning.term, shape.len()));
-                }
-                code if code.is_view() || code == Opcode::Assume => view = op.operands[0],
-                _ => return None,
-            }
+    /// Returns true for a number without a term.
+    fn is_unknown(&mut self, value: Value) -> bool {
+        if self.module.ty(value).as_tile().is_none() || self.values.bits(value).is_none() {
+            return false;
         }
-    }
-
-    fn has_rows(&self, root: Root, rank: usize) -> bool {
-        match root {
-            Root::Parameter(param) => rank > self.axis && !self.constants.contains(&param),
-            Root::Scratch => false,
-            Root::Unknown(_) => true,
-        }
-    }
-
-    /// Adds the extent along the axis of rows.
-    fn declare(&mut self, op: &Op) {
-        let Type::TensorView { shape, .. } = self.module.ty(op.results[0]) else { return };
-        let Some(root) = self.values.meaning(op.group(0)[0]).root else { return };
-        if !self.has_rows(root, shape.len()) || shape[self.axis].is_some() {
-            return;
-        }
-        let position = shape[..self.axis].iter().filter(|extent| extent.is_none()).count();
-        self.grid.values.insert(parameter(self.module, op.group(1)[position]));
-    }
-
-    fn view_shape(&mut self, op: &Op) {
-        let rows = self.array(op.operands[0]).is_none_or(|(root, _, rank)| self.has_rows(root, rank));
-        for (position, &result) in op.results.iter().enumerate() {
-            let dim = match self.module.ty(op.operands[0]) {
-                Type::PartitionView { dim_map, .. } | Type::StridedView { dim_map, .. } => dim_map[position] as usize,
-                _ => position,
-            };
-            if rows && dim == self.axis {
-                self.grid.values.insert(result);
-            }
-        }
-    }
-
-    /// Returns the rows of an access through a view, and what its other positions depend on.
-    fn positions(&mut self, id: OpId, op: &Op) -> (Option<Root>, Option<Term>, Dependence) {
-        let module = self.module;
-        let view = op.operand_group("view")[0];
-        let mut others = Dependence::default();
-        let Some((root, base, rank)) = self.array(view) else {
-            return (None, None, Dependence::broken(id, "accesses an array that is not analysed"));
-        };
-        let has_rows = self.has_rows(root, rank);
-        let (tile, steps, dim_map) = match module.ty(view) {
-            Type::PartitionView { tile, dim_map, .. } => (tile, Some(tile), Some(dim_map)),
-            Type::StridedView { tile, traversal, dim_map, .. } => (tile, Some(traversal), Some(dim_map)),
-            Type::GatherScatterView { tile, .. } => (tile, None, None),
-            _ => return (None, None, Dependence::broken(id, "accesses an array that is not analysed")),
-        };
-        if has_rows && self.values.terms.as_constant(base) != Some(0) {
-            others = Dependence::broken(id, "accesses a part of an array");
-        }
-        let mut row = has_rows.then(|| self.values.terms.constant(0));
-        for (axis, &index) in op.operand_group("index").iter().enumerate() {
-            let term = self.values.term(index);
-            others = others.join(self.own(index), id);
-            if self.collects && op.code != Opcode::LoadView {
-                self.grid.positions.insert(term);
-            }
-            if has_rows && dim_map.map_or(axis, |map| map[axis] as usize) == self.axis {
-                let of_tile = lane(&mut self.values.terms, axis, tile[axis].into());
-                let is_list = !module.shape(index).is_empty();
-                let by = FxHashMap::from_iter([(Var::Lane(0), of_tile)]);
-                row = Some(match (is_list, steps) {
-                    (true, _) => self.values.terms.substitute(term, &by),
-                    (false, steps) => {
-                        let step = steps.map_or(1, |steps| steps[axis].into());
-                        self.values.terms.add_scaled(of_tile, term, step)
-                    }
-                });
-            } else if self.grid.contain(&self.values.terms, term) {
-                others = others.join(Dependence::broken(id, BY_GRID), id);
-            }
-        }
-        (Some(root), row, others)
-    }
-
-    fn load(&mut self, id: OpId, op: &Op) {
-        let (root, row, mut dependence) = match op.code {
-            Opcode::LoadView => self.positions(id, op),
-            _ => self.pointers(id, op),
-        };
-        if let Some(row) = row {
-            dependence = dependence.join(Dependence { row: Some(row), broken: None }, id);
-        }
-        if root == Some(Root::Scratch) {
-            dependence = dependence.join(self.scratch, id);
-        }
-        self.values.forget(op.results[0]);
-        self.known.insert(op.results[0], dependence);
-    }
-
-    /// As [`Rows::positions`], for pointers. Arrays with rows are not accessed by pointers.
-    fn pointers(&mut self, id: OpId, op: &Op) -> (Option<Root>, Option<Term>, Dependence) {
-        let Some(address) = op.address() else { return (None, None, Dependence::default()) };
-        let meaning = self.values.meaning(address);
-        let mut others = self.own(address);
-        for group in ["mask", "padding_value"] {
-            if op.code.spec().operands.iter().any(|operand| operand.name == group) {
-                for &value in op.operand_group(group) {
-                    others = others.join(self.own(value), id);
-                }
-            }
-        }
-        if meaning.root.is_none_or(|root| self.has_rows(root, usize::MAX)) {
-            others = others.join(Dependence::broken(id, "accesses an array with rows by pointers"), id);
-        } else if self.grid.contain(&self.values.terms, meaning.term) {
-            others = others.join(Dependence::broken(id, BY_GRID), id);
-        }
-        (meaning.root, None, others)
-    }
-
-    fn store(&mut self, id: OpId, op: &Op, control: Dependence) {
-        let (root, row, others) = match op.code {
-            Opcode::StorePtr | Opcode::AtomicRmw | Opcode::AtomicCas => self.pointers(id, op),
-            _ => self.positions(id, op),
-        };
-        let stored = match op.code {
-            Opcode::StoreView => "tile",
-            Opcode::StorePtr | Opcode::AtomicRedView => "value",
-            Opcode::AtomicRmw => "arg",
-            _ => "val",
-        };
-        let value = self.of(op.operand_group(stored)[0], id).join(control, id).join(others, id);
-        if root == Some(Root::Scratch) {
-            let rows = match value.varies_at_all(&self.values.terms) {
-                true => value.join(Dependence::broken(id, "stores several rows to scratch memory"), id),
-                false => value,
-            };
-            self.scratch = self.scratch.join(rows, id);
-            return;
-        }
-        if let Some((op, how)) = value.broken {
-            return self.report(op, how);
-        }
-        match (value.row, row) {
-            (Some(of), Some(to)) if of != to => self.report(id, "stores to one row what depends on another row"),
-            (Some(_), None) => self.report(id, "stores to an array without rows what depends on a row"),
-            _ => {}
-        }
-    }
-
-    fn atomic(&mut self, id: OpId, op: &Op, control: Dependence) {
-        let mode = match op.attr(AttrKind::AtomicMode) {
-            Some(Attr::AtomicMode(mode)) => Some(*mode),
-            _ => None,
-        };
-        match mode {
-            None | Some(AtomicMode::AddF | AtomicMode::Xchg) => {
-                self.report(id, "combines tile blocks in the order of their execution");
-            }
-            _ => self.store(id, op, control),
-        }
-        for &result in &op.results {
-            self.known.insert(result, Dependence::broken(id, "returns what the order of tile blocks decides"));
-        }
+        let term = self.values.term(value);
+        matches!(self.values.terms.node(term), Node::Data(data, _) if *data == value)
     }
 
     /// Returns the dependence of the results of an op without memory effects.
@@ -448,7 +387,9 @@ impl<'m> Rows<'m> {
             Opcode::Reduce => {
                 let by = self.shifted(op, axis, rank(op.operands[0]));
                 let terms = &mut self.values.terms;
-                operands.into_iter().map(|all| all.combined(terms, axis, id).moved(terms, &by)).collect()
+                let to = self.module.shape(op.results[0]);
+                let moved = |all: Dependence| normalized(all.combined(terms, axis, id).moved(terms, &by), terms, to);
+                operands.into_iter().map(moved).collect()
             }
             Opcode::ClusterAllGather => {
                 let broken = Dependence::broken(id, "exchanges the tiles of a cluster");
@@ -468,7 +409,8 @@ impl<'m> Rows<'m> {
             }
             Opcode::Reshape | Opcode::Permute | Opcode::Extract => {
                 let by = self.values.lanes_of(op);
-                let first = operands[0].moved(&mut self.values.terms, &by);
+                let terms = &mut self.values.terms;
+                let first = normalized(operands[0].moved(terms, &by), terms, self.module.shape(op.results[0]));
                 std::iter::once(first).chain(operands.into_iter().skip(1)).collect()
             }
             code if code.is_elementwise()
