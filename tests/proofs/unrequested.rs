@@ -151,7 +151,7 @@ impl Case {
 #[test]
 fn random_kernels_store_the_same() {
     let (mut random, mut removed) = (Random(5), 0);
-    for _ in 0..150 {
+    for _ in 0..60 {
         let case = Case::new(&mut random);
         let x = ct::ArraySpec::<i32, 1>::new([37]);
         let text = ct::inspect(case.kernel(), (x, x.mutable())).ir().unwrap();
@@ -167,6 +167,6 @@ fn random_kernels_store_the_same() {
             );
         }
     }
-    println!("{removed} of 300 masks are removed");
-    assert!((30..270).contains(&removed), "{removed}");
+    println!("{removed} of 120 masks are removed");
+    assert!((10..110).contains(&removed), "{removed}");
 }
