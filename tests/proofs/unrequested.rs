@@ -31,9 +31,13 @@ fn conditions_remove_checks_of_tiles() -> ct::Result<()> {
     ];
     let removed = texts.each_ref().map(|text| promises(text).0);
     assert_eq!(removed, [0, 0, 2], "{texts:?}");
-    let predicates = |text: String| text.matches("setp").count();
-    let code = |kernel: fn(Array<f32, 1>, ArrayMut<f32, 1>)| ct::inspect(kernel, spec(1024)).ptx();
-    let (checked, unchecked) = (predicates(code(doubled::<1>)?), predicates(code(doubled::<2>)?));
+    let predicates = |text: &String| text.matches("setp").count();
+    let instructions = |text: &String| text.lines().filter(|line| line.trim_end().ends_with(';')).count();
+    let code =
+        |kernel: fn(Array<f32, 1>, ArrayMut<f32, 1>)| ct::inspect(kernel, spec(1024)).target(ct::Target::SM_90A).ptx();
+    let texts = [code(doubled::<0>)?, code(doubled::<1>)?, code(doubled::<2>)?];
+    println!("instructions, comparisons: {:?}", texts.each_ref().map(|text| (instructions(text), predicates(text))));
+    let (checked, unchecked) = (predicates(&texts[1]), predicates(&texts[2]));
     assert!(unchecked < checked, "{unchecked} and {checked} comparisons");
     Ok(())
 }
@@ -147,7 +151,7 @@ impl Case {
 #[test]
 fn random_kernels_store_the_same() {
     let (mut random, mut removed) = (Random(5), 0);
-    for _ in 0..150 {
+    for _ in 0..60 {
         let case = Case::new(&mut random);
         let x = ct::ArraySpec::<i32, 1>::new([37]);
         let text = ct::inspect(case.kernel(), (x, x.mutable())).ir().unwrap();
@@ -163,6 +167,6 @@ fn random_kernels_store_the_same() {
             );
         }
     }
-    println!("{removed} of 300 masks are removed");
-    assert!((30..270).contains(&removed), "{removed}");
+    println!("{removed} of 120 masks are removed");
+    assert!((10..110).contains(&removed), "{removed}");
 }

@@ -22,7 +22,8 @@ use crate::tile::{Place, Trace, caller_location, record};
 ///
 /// * a number is a multiple of a power of two: `(n % 16).eq(0)`,
 /// * two numbers are equal,
-/// * a number has a constant bound.
+/// * a number has a constant bound,
+/// * an access is inside of its array: by relations of extents, grid, loops and branches.
 ///
 /// The check costs about a microsecond in a launch with new numbers, and almost nothing for numbers
 /// of an earlier launch. A kernel without conditions has no cost.

@@ -39,7 +39,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
     }
 
     fn launches(&self) -> Launches<'_> {
-        let Walk { values, ranges, required, .. } = &*self.walk;
+        let Walk { values, ranges, required, .. } = self.walk;
         Launches { terms: &values.terms, ranges, conditions: required, most_rows: MOST_ROWS }
     }
 

@@ -171,7 +171,7 @@ fn compared(seeds: std::ops::Range<u64>, fault: Option<Fault>) -> [usize; 3] {
 #[test]
 fn proofs_hold_for_all_values() {
     let first = std::env::var("CUTLET_RANDOM_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    let count = std::env::var("CUTLET_RANDOM_COUNT").ok().and_then(|text| text.parse().ok()).unwrap_or(1500);
+    let count = std::env::var("CUTLET_RANDOM_COUNT").ok().and_then(|text| text.parse().ok()).unwrap_or(1000);
     let [hold, proved, wrong] = compared(first..first + count, None);
     println!("{count} goals: {hold} hold, {proved} are proved");
     assert_eq!(wrong, 0);
