@@ -91,7 +91,7 @@ pub(crate) fn with_plan<T>(
             return Err(lowering.problems().to_vec());
         }
         let (context, schedule, blocks) = (lowering.context(), lowering.schedule(), lowering.blocks());
-        Ok(look(&CostInput { context, body, schedule, blocks, launched }))
+        Ok(look(&CostInput { context, body, schedule, blocks, launched, has_spills: true }))
     });
     accepted.map(|accepted| accepted.result)
 }

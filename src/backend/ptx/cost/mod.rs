@@ -83,6 +83,8 @@ pub struct CostInput<'a, 'm> {
     /// CTAs that fit on an SM.
     pub blocks: u32,
     pub launched: LaunchInfo<'a>,
+    /// Spilled registers of MMAs are part of the cost.
+    pub has_spills: bool,
 }
 
 /// Returns the machine model of a target.
