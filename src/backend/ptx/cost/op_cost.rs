@@ -422,8 +422,8 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Returns the resource use of a store of registers of each thread to local memory, and of their
-    /// load. The L1 cache has the data path of shared memory.
+    /// Returns the resource use of a store of registers of each thread to local memory, and of
+    /// their load. The L1 cache has the data path of shared memory.
     fn spill(&self, registers: u32) -> ResourceUse {
         let accesses = 2.0 * f64::from(registers);
         let bytes = accesses * 4.0 * self.warps * f64::from(WARP_SIZE);
