@@ -21,6 +21,8 @@ pub const DEFAULT_TRIP_COUNTS: [f64; 2] = [32.0, 8.0];
 /// ping-pong loop, whose groups wait for each other in the first iterations.
 const SIMULATED_ITERATIONS: [u32; 2] = [64, 4];
 const SIMULATED_PINGPONG_ITERATIONS: u32 = 6;
+/// CTAs of an SM one after another, from which their mean determines the time of a launch.
+const MIN_ROUNDS: f64 = 4.0;
 
 /// One event of the warps of a group.
 pub struct Event {
@@ -170,7 +172,7 @@ pub struct ChannelCost {
 impl EventPrograms {
     /// Returns the event programs of a schedule.
     pub fn new(
-        &CostInput { context, body, schedule, blocks, launched }: &CostInput<'_, '_>,
+        &CostInput { context, body, schedule, blocks, launched, has_spills }: &CostInput<'_, '_>,
         weights: &'static MachineModel,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
@@ -181,7 +183,10 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let known = trip_counts(context.module, (body, &context.regions), launched);
+        let resident = weights.num_sms * f64::from(blocks.max(1));
+        let ctas = launched.grid.map(|grid| grid.iter().map(|&count| f64::from(count)).product::<f64>());
+        let has_rounds = ctas.is_some_and(|ctas| ctas >= MIN_ROUNDS * resident);
+        let known = trip_counts(context.module, (body, &context.regions), launched, has_rounds);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines
@@ -200,7 +205,8 @@ impl EventPrograms {
             }
         }
         let available = context.consumer_registers(schedule.warp_spec.is_some(), blocks.max(1));
-        let spills = SpilledRegisters::new(context.mma_and_sum_registers(), available);
+        let needed = if has_spills { context.live_mma_registers() } else { 0 };
+        let spills = SpilledRegisters::new(needed, available);
         let has_mma = !context.inference.mma_plans.is_empty();
         for partition in &schedule.partitions {
             let warps = partition.warps.end - partition.warps.start;

@@ -17,7 +17,8 @@
 //! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
 //! are asynchronous. All resident CTAs are simulated together.
 //!
-//! Not modelled: registers that other values than those of MMAs spill, instruction order of ptxas, bank conflicts, clock throttling.
+//! Not modelled: spills of other values than those of MMAs, instruction order of ptxas, bank
+//! conflicts, clock throttling.
 //! The folder does not know instructions (`isa`).
 
 mod async_queue;
@@ -83,6 +84,8 @@ pub struct CostInput<'a, 'm> {
     /// CTAs that fit on an SM.
     pub blocks: u32,
     pub launched: LaunchInfo<'a>,
+    /// Spilled registers of MMAs are part of the cost.
+    pub has_spills: bool,
 }
 
 /// Returns the machine model of a target.
@@ -125,7 +128,8 @@ impl CostInput<'_, '_> {
         Some(step_spans::step_spans(self.context.module, &programs, &replay))
     }
 
-    /// Returns true if a producer issues the loads beside MMAs: a condition of the persistent form.
+    /// Returns true if a producer issues the loads of MMA operands: a condition of the persistent
+    /// form.
     pub fn loads_by_tma(&self) -> bool {
         let module = self.context.module;
         let is_load = |id: &OpId| matches!(module.op(*id).code, Opcode::LoadView | Opcode::LoadPtr);

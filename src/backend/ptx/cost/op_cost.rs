@@ -427,8 +427,8 @@ impl OpCosts<'_, '_> {
         self.through_shared(bytes as f64, 1.0)
     }
 
-    /// Returns the resource use of a store of registers of each thread to local memory, and of their
-    /// load. The L1 cache has the data path of shared memory.
+    /// Returns the resource use of a store of registers of each thread to local memory, and of
+    /// their load. The L1 cache has the data path of shared memory.
     fn spill(&self, registers: u32) -> ResourceUse {
         let accesses = 2.0 * f64::from(registers);
         let bytes = accesses * 4.0 * self.warps * f64::from(WARP_SIZE);

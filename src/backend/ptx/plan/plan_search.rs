@@ -327,7 +327,8 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     }
     let cost_of = |blocks| {
         let launched = LaunchInfo::default();
-        CostInput { context, body, schedule, blocks, launched }.cost(weights(target))
+        // Plans whose MMAs need too many registers are rejected above.
+        CostInput { context, body, schedule, blocks, launched, has_spills: false }.cost(weights(target))
     };
     let fewer = usual.filter(|&usual| usual < blocks);
     let pingpong_groups = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
