@@ -1,4 +1,5 @@
-//! Kernels that passes change which random programs seldom reach. Numbers are small and whole, so that sums are exact.
+//! Kernels that passes change which random programs seldom reach. Numbers are small and whole, so
+//! that sums are exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -24,7 +25,8 @@ pub fn stores_in_a_loop(session: Session) -> Result<()> {
     session.launch(kernel, [1], (&whole::<i32, 1>(session, 1, [8])?, &mut whole::<i32, 1>(session, 2, [8])?))
 }
 
-/// Sums whose order nothing observes, and a block that reads the tiles of all others after it has counted them.
+/// Sums whose order nothing observes, and a block that reads the tiles of all others after it has
+/// counted them.
 pub fn counted_blocks(session: Session) -> Result<()> {
     fn unobserved(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
         y.atomic_add(ct::arange(0..8), x.load(ct::bid(0), [8]));
@@ -108,8 +110,9 @@ pub fn long_row(session: Session) -> Result<()> {
     session.launch(kernel, [1], (&a, &b, &mut session.unwritten::<f32, 1>([LENGTH])?))
 }
 
-/// Attention without a softmax: scaled queries, a mask, a scaled maximum, sums of rows, two products of which the second
-/// one depends on the first one, and a residual that is loaded before the loop.
+/// Attention without a softmax: scaled queries, a mask, a scaled maximum, sums of rows, two
+/// products of which the second one depends on the first one, and a residual that is loaded before
+/// the loop.
 pub fn two_products(session: Session) -> Result<()> {
     type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn kernel(

@@ -1,13 +1,16 @@
-//! Translation checks: input and output of each pass, interpreted on the cpu back end from the same memory, leave the
-//! same memory. A failing pass is named, and the reducer of random programs reduces the program for it.
+//! Translation checks: input and output of each pass, interpreted on the cpu back end from the same
+//! memory, leave the same memory. A failing pass is named, and the reducer of random programs
+//! reduces the program for it.
 //!
-//! The passes are those of `pass::PIPELINE`, of both plans of the ptx back end, of its rewritings wherever they apply,
-//! and of the Tile IR back end. Some results have an oracle of their own:
+//! The passes are those of `pass::PIPELINE`, of both plans of the ptx back end, of its rewritings
+//! wherever they apply, and of the Tile IR back end. Some results have an oracle of their own:
 //!
-//! * `order_memory`: the accesses run in the opposite order, as far as memory tokens permit it ([`oracles`]).
+//! * `order_memory`: the accesses run in the opposite order, as far as memory tokens permit it
+//!   ([`oracles`]).
 //! * `relax_memory_order`: the check of races sees the orders that are left.
 //! * `no_wrap`: the interpreter checks the promises of the result.
-//! * `record_accesses`, `record_writes`: the numbers of records are those of the elements that change.
+//! * `record_accesses`, `record_writes`: the numbers of records are those of the elements that
+//!   change.
 //! * Instructions of PTX without semantics are replaced by ops with their meaning.
 
 mod kernels;
@@ -38,8 +41,8 @@ pub use planted::trials;
 /// Tests whose kernels are made for passes that random programs seldom reach.
 const MADE_FOR_PASSES: [&str; 3] = ["dependent/", "mma_loops/", "extents/"];
 
-/// Returns true if the passes of this test are checked: every third random program, and every 16th test that is made for
-/// a pass. `CUTLET_PASSES=k` selects every k-th test.
+/// Returns true if the passes of this test are checked: every third random program, and every 16th
+/// test that is made for a pass. `CUTLET_PASSES=k` selects every k-th test.
 pub fn are_checked(name: &str) -> bool {
     let begins = |part: &&str| name.starts_with(*part);
     let wish: Option<u64> = std::env::var("CUTLET_PASSES").ok().and_then(|text| text.parse().ok());
@@ -236,7 +239,8 @@ impl Checker<'_> {
         let printed = Mutex::new(String::new());
         let print = |part: &str| printed.lock().unwrap().push_str(part);
         let num_params = module.block(module.entries[0].body).args.len();
-        // The last parameters of a persistent form are the extents of the grid, those of an instrumented kernel records.
+        // The last parameters of a persistent form are the extents of the grid, those of an
+        // instrumented kernel records.
         let is_recorded = pass.starts_with("record_");
         let (grid, mut words) = match !is_recorded && num_params == words.len() + grid.len() {
             true => ([PERSISTENT_CTAS as u32, 1, 1], [words, &grid.map(u64::from)].concat()),
@@ -269,8 +273,8 @@ impl Checker<'_> {
     }
 }
 
-/// Returns the difference between the number of elements of an i32 array that a kernel changes, and the number of its
-/// records: of accesses two words for each element, of writes a byte.
+/// Returns the difference between the number of elements of an i32 array that a kernel changes, and
+/// the number of its records: of accesses two words for each element, of writes a byte.
 fn unrecorded(pass: &str, record: &[u64], before: &[Vec<u8>], left: &[Vec<u8>]) -> Option<String> {
     let changed =
         |(before, left): (&Vec<u8>, &Vec<u8>)| before.chunks(4).zip(left.chunks(4)).filter(|(a, b)| a != b).count();

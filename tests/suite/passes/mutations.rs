@@ -263,7 +263,6 @@ pub fn loads_sink_below_stores(_: &Module, after: &mut Module) {
     let body = after.entries[0].body;
     let mut ops = after.block(body).ops.clone();
     let Some(load) = ops.iter().position(|&id| residual(after, id)) else { return };
-    // The index of the other load: the order of both is changed with the store between them.
     let Some(store) = ops.iter().position(|&id| after.op(id).code == Opcode::StoreView) else { return };
     let moved = ops.remove(load);
     ops.insert(store, moved);

@@ -6,10 +6,12 @@ use cutlet::dtype::DType;
 use cutlet::ir::op_table::Effect;
 use cutlet::ir::{Attr, BlockId, ConstData, Module, OpId, Opcode, Overflow, Sign, Substitution, Type, Value};
 
-/// Returns a module whose memory accesses are in the opposite order, as far as values and memory tokens permit it.
+/// Returns a module whose memory accesses are in the opposite order, as far as values and memory
+/// tokens permit it.
 ///
-/// Each block is scheduled from its last op that depends on no op that is left. Ops with another effect than an access
-/// with a token, and branches that leave a loop or the kernel, keep their order with all others.
+/// Each block is scheduled from its last op that depends on no op that is left. Ops with another
+/// effect than an access with a token, and branches that leave a loop or the kernel, keep their
+/// order with all others.
 pub fn reversed(module: &Module) -> Module {
     let mut module = module.clone();
     let mut blocks = vec![module.entries[0].body];

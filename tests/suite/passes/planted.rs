@@ -1,5 +1,5 @@
-//! Planted faults of passes: the translation check must name the pass of each one. Each pass has at least one, and
-//! changes a program of the fault.
+//! Planted faults of passes: the translation check must name the pass of each one. Each pass has at
+//! least one, and changes a program of the fault.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -160,7 +160,8 @@ fn every_pass_has_a_planted_fault() -> Result<()> {
     Ok(())
 }
 
-/// Checks that the fault is found with the name of its pass, and that the pass without the fault changes the program.
+/// Checks that the fault is found with the name of its pass, and that the pass without the fault
+/// changes the program.
 fn is_named(planted: &Planted) -> Result<()> {
     let Planted { what, fault, program } = planted;
     COUNTS.lock().unwrap().entry(fault.pass).or_default()[1] += 1;

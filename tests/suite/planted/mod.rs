@@ -1,10 +1,12 @@
-//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode has to see each fault; the number
-//! that the tolerances of the tests see is printed beside it.
+//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode has to see
+//! each fault; the number that the tolerances of the tests see is printed beside it.
 //!
-//! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one step of the loops and one
-//! tile block: the term is lost, doubled, or that of the neighbour. The interpreter runs the trace as it is. A fault is
-//! counted if it changes a bit that the test stores, with floats or in exact mode: a product of zero that is lost does not.
-//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class ([`FEW`]). All cores share the faults.
+//! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one
+//! step of the loops and one tile block: the term is lost, doubled, or that of the neighbour. The
+//! interpreter runs the trace as it is. A fault is counted if it changes a bit that the test
+//! stores, with floats or in exact mode: a product of zero that is lost does not.
+//! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class ([`FEW`]). All cores share
+//! the faults.
 
 mod small;
 
@@ -59,7 +61,8 @@ const CLASSES: [Class; 5] = [
         all_seen: true,
     },
     Class { name: "sums", subjects: &[("rows", small::sums)], all_seen: true },
-    // The remainder of a conversion is zero in the ring, so two of the three products of the parts are zero.
+    // The remainder of a conversion is zero in the ring, so two of the three products of the parts
+    // are zero.
     Class { name: "products of remainders", subjects: &[("bf16", small::remainders)], all_seen: false },
 ];
 
@@ -321,7 +324,8 @@ fn in_parallel<X: Send>(numbers: std::ops::Range<u64>, work: &(dyn Fn(u64) -> X 
     all.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Plants faults in the tests of a class, prints how many are seen, and requires that exact mode sees all.
+/// Plants faults in the tests of a class, prints how many are seen, and requires that exact mode
+/// sees all.
 fn count(class: &Class) -> Result<()> {
     let wish = std::env::var("CUTLET_SUITE_FAULTS").ok().and_then(|text| text.parse().ok());
     let wanted: usize = wish.unwrap_or(FEW);

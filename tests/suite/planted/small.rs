@@ -1,5 +1,5 @@
-//! Small tests for planted faults: products, attention and sums with the tolerances of the suite, at extents whose
-//! interpretation takes milliseconds.
+//! Small tests for planted faults: products, attention and sums with the tolerances of the suite,
+//! at extents whose interpretation takes milliseconds.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -49,7 +49,8 @@ pub fn product<T: MmaInput<T, f32>>(session: Session, spread: Spread) -> Result<
     })
 }
 
-/// A product of f32 as three products of bf16: of both leading parts, and of each with the remainder of the other one.
+/// A product of f32 as three products of bf16: of both leading parts, and of each with the
+/// remainder of the other one.
 pub fn remainders(session: Session) -> Result<()> {
     fn kernel(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, [m, n, k]: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));
@@ -77,7 +78,8 @@ pub fn remainders(session: Session) -> Result<()> {
     })
 }
 
-/// Attention with the online softmax (Milakov and Gimelshein, 2018), by tiles of keys; `causal`: keys up to the row.
+/// Attention with the online softmax (Milakov and Gimelshein, 2018), by tiles of keys; `causal`:
+/// keys up to the row.
 pub fn attention(session: Session, causal: bool) -> Result<()> {
     type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn kernel((q, k, v): Inputs, y: ArrayMut<f32, 2>, ([m, n, d], causal): ([usize; 3], bool)) {
