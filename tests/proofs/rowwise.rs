@@ -217,7 +217,7 @@ fn exits_by_another_row() {
 #[test]
 fn rows_of_an_earlier_iteration() {
     breaks("another iteration", |x, _, y| {
-        let start = (ct::bid(0), ct::zeros::<f32, 2>([1, 64]));
+        let start = (ct::scalar(0), ct::zeros::<f32, 2>([1, 64]));
         ct::fold(..4, start, |(row, before), _| {
             y.store((row, 0), before);
             (row + 1, x.load((row, 0), [1, 64]))

@@ -127,8 +127,11 @@ impl Sum {
     }
 
     /// Returns the quotient, rounded down. Invariant: `⌊(g a + b) / (g d)⌋ = ⌊a / d⌋` for
-    /// `0 <= b < g`.
+    /// `0 <= b < g`, and `⌊⌊a / c⌋ / d⌋ = ⌊a / (c d)⌋`.
     fn quotient(self, terms: &mut Terms, divisor: i64, extents: &[i64]) -> Option<Sum> {
+        if let Some((inner, by)) = self.as_quotient(terms) {
+            return sum(terms, inner, extents)?.quotient(terms, divisor.checked_mul(by)?, extents);
+        }
         let mut units: Vec<i64> = self.parts.values().map(|&factor| gcd(factor, divisor)).collect();
         units.extend([divisor, gcd(self.constant, divisor)]);
         units.sort_unstable();
@@ -161,6 +164,17 @@ impl Sum {
             };
         }
         None
+    }
+
+    /// Returns dividend and divisor of a sum that is one quotient.
+    fn as_quotient(&self, terms: &Terms) -> Option<(Term, i64)> {
+        let (&part, 1) = self.parts.first_key_value().filter(|_| self.parts.len() == 1 && self.constant == 0)? else {
+            return None;
+        };
+        match terms.node(part) {
+            Node::Apply(Fun::Div(..), _, args) => Some((args[0], terms.as_constant(args[1])?)),
+            _ => None,
+        }
     }
 
     fn term(&self, terms: &mut Terms) -> Term {
