@@ -230,7 +230,7 @@ impl PackedDecode {
         let longest = pages.table.shape()[1] * page;
         let blocks = batch * key_heads;
         let of_shape = || parts(longest, blocks, OCCUPANCY as usize, num_multiprocessors(&device.default_stream()));
-        Ok(Scratch::of_parts(device, [batch, key_heads, heads / key_heads, dim], self.parts.unwrap_or_else(of_shape))?)
+        Scratch::of_parts(device, [batch, key_heads, heads / key_heads, dim], self.parts.unwrap_or_else(of_shape))
     }
 
     /// Queues the kernel. `q` and the result are of shape (sequences, heads, dim). Key heads divide
