@@ -144,6 +144,7 @@ pub const NAMES: &[&str] = &[
     "relax_floats",
     "relax_memory_order",
     "rematerialize",
+    "remove_proved_checks",
     "saturate",
     "select_to_branch",
     "sink_loads",
