@@ -153,8 +153,13 @@ pub fn report() {
     }
 }
 
+/// The pass whose faults are planted in its procedure (`src/pass/prove/symbolic/tests.rs`): it runs
+/// before the conditions of launches leave the kernel, which the trace of a test does not have.
+const PLANTED_ELSEWHERE: [&str; 1] = ["remove_proved_checks"];
+
 fn every_pass_has_a_planted_fault() -> Result<()> {
-    let without = NAMES.iter().filter(|name| !FAULTS.iter().any(|planted| planted.fault.pass == **name));
+    let here = NAMES.iter().filter(|name| !PLANTED_ELSEWHERE.contains(name));
+    let without = here.filter(|name| !FAULTS.iter().any(|planted| planted.fault.pass == **name));
     let without: Vec<&&str> = without.collect();
     ensure!(without.is_empty(), "passes without a planted fault: {without:?}");
     Ok(())
