@@ -161,6 +161,16 @@ fn numbers_of_the_grid() {
     let grid = "depends on the grid or on the number of rows";
     let tiles = |y: ArrayMut<f32, 2>| ct::range(ct::bid(0), y.num_tiles(0, [4, 64])).step(ct::num_blocks(0));
     keeps(|x, _, y| ct::for_each(tiles(y), |i| y.store((i, 0), x.load((i, 0), [4, 64]) + i.cast::<f32>())));
+    // A position by a loop over extents is no dependence on the grid.
+    keeps(|x, _, y| {
+        let (tiles, at) = (x.num_tiles(1, [4, 16]), |k: Scalar<i32>| (ct::bid(0), k));
+        let sum = ct::fold(..tiles, ct::zeros::<f32, 2>([4, 16]), |sum, k| {
+            let x = x.load(at(k), [4, 16]);
+            y.store(at(k), x);
+            sum + x
+        });
+        y.store((ct::bid(0), 0), sum);
+    });
     // The tile block that has the tile.
     breaks(grid, |x, _, y| {
         ct::for_each(tiles(y), |i| y.store((i, 0), x.load((i, 0), [4, 64]) + ct::bid(0).cast::<f32>()));

@@ -122,8 +122,8 @@ impl GridTerms {
             if !seen.insert(term) {
                 continue;
             }
-            if let Some(position) = self.positions.get(&term).filter(|_| terms.as_constant(term).is_none()) {
-                found.through |= position.bit;
+            if let Some(position) = self.positions.get(&term) {
+                found.through |= if self.is_of_grid(terms, term) { position.bit } else { 0 };
                 continue;
             }
             if let Some(bit) = self.bound(terms, term) {
@@ -142,6 +142,19 @@ impl GridTerms {
             }
         }
         found
+    }
+
+    /// Returns true if a part of a term depends on the grid.
+    fn is_of_grid(&self, terms: &Terms, term: Term) -> bool {
+        match terms.node(term) {
+            Node::Data(value, args) => {
+                self.values.contains(value) || args.iter().any(|&arg| self.is_of_grid(terms, arg))
+            }
+            Node::Apply(_, _, args) => args.iter().any(|&arg| self.is_of_grid(terms, arg)),
+            Node::Var(Var::Block(_)) => true,
+            Node::Var(var) => self.loops.contains(var),
+            Node::Constant(_) => false,
+        }
     }
 
     /// Returns the bit of a position of rows whose comparison with their number a term is: it is
