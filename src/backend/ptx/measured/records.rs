@@ -8,6 +8,8 @@
 //! the start and at the end. The rate is that of the sums over all headers. The origin of a CTA is
 //! its own global timer, whose resolution is the error between CTAs.
 
+use std::cmp::Reverse;
+
 use super::{MeasuredEvent, MeasuredTrace};
 use crate::error::{Diagnostic, Error, Result};
 
@@ -179,7 +181,8 @@ impl KernelStamps {
         for event in &mut trace.events {
             (event.start, event.end) = (event.start - start, event.end - start);
         }
-        trace.events.sort_by_key(|event| (event.start, event.end));
+        // An event precedes those that it contains.
+        trace.events.sort_by_key(|event| (event.start, Reverse(event.end)));
         Ok(trace)
     }
 

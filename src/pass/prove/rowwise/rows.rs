@@ -178,8 +178,7 @@ impl GridTerms {
 
 /// Returns the only variable of a term that determines it: sums and products with constants.
 fn inverse(terms: &Terms, mut term: Term) -> Option<Term> {
-    loop {
-        let Node::Apply(fun, _, args) = terms.node(term) else { break };
+    while let Node::Apply(fun, _, args) = terms.node(term) {
         let constant = |index: usize| terms.as_constant(args[index]);
         term = match (fun, args.as_slice()) {
             (Fun::Extend(..), [inner]) => *inner,
