@@ -109,7 +109,8 @@ fn stores_and_atomics_without_a_check_are_found() -> Result<()> {
         unsafe { p.offset(3).store(7) };
         y.store(0, ones([8]));
     };
-    assert_eq!(params_of(by_address, (RawPtr::<i32>::new(4096), &mut y)), [Some(0)]);
+    // The pointer is a number of the launch, and no array of it.
+    assert_eq!(params_of(by_address, (RawPtr::<i32>::new(4096), &mut y)), [None]);
     Ok(())
 }
 

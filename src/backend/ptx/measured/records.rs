@@ -209,7 +209,9 @@ impl KernelStamps {
             let site = site.ok_or_else(|| wrong(number, "a record without a step"))?;
             let (start, end) = (header.cycles(record[1]), header.cycles(record[2]));
             if record[3] as usize != index || start > end || end > last {
-                return Err(wrong(number, "a record of another launch"));
+                let found =
+                    format!("number {} of {count}, step {}, cycles {start} to {end} of {last}", record[3], site.step);
+                return Err(wrong(number, &format!("a record of another launch ({found}) at {index}")));
             }
             trace.events.push(MeasuredEvent {
                 block: [0, 1, 2].map(|axis| header.field(HeaderField::Block(axis))),
