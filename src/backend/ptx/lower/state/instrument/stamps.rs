@@ -132,8 +132,7 @@ impl Lowering<'_> {
         let slot = b.copy(slot, RegClass::B64);
         let warp = b.shr(Ty::U32, thread, WARP_SIZE.trailing_zeros());
         let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
-        let now = b.copy(clock, RegClass::B32);
-        let cursor = Cursor { count: b.copy(count, RegClass::B32), slot, now };
+        let count = b.copy(count, RegClass::B32);
         let time = b.special(Special::GlobalTimer);
         let head = Addr::new(slot, 0);
         let begun: [Operand; 4] = [1u32.into(), x, y, z].map(|word| b.reg(word, RegClass::B32).into());
@@ -147,7 +146,9 @@ impl Lowering<'_> {
             }
             b.st(Space::Global, Ty::B64, &at(HeaderField::StartTime), time, plain);
         });
-        stamps.cursor = Some(cursor);
+        // A read of its own: ptxas may read the clock of the header again, later.
+        let now = b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        stamps.cursor = Some(Cursor { count, slot, now });
         self.stamps = Some(stamps);
     }
 
