@@ -3,7 +3,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::CostInput;
+use super::input::CostInput;
 use super::machine_model::MachineModel;
 use super::op_cost::{OpCost, OpCosts, SpilledRegisters};
 use super::resource_use::{Resource, ResourceUse};

@@ -24,6 +24,7 @@
 mod async_queue;
 mod discrete_event;
 mod events;
+mod input;
 mod machine_model;
 mod op_cost;
 mod resource_use;
@@ -37,6 +38,7 @@ mod trip_count;
 mod warp_walk;
 
 pub use discrete_event::LoopCost;
+pub use input::CostInput;
 pub use machine_model::MachineModel;
 pub use step_spans::StepSpan;
 pub use trip_count::LaunchInfo;
@@ -45,8 +47,8 @@ use self::discrete_event::EventReplay;
 use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
-use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
-use crate::ir::{BlockId, OpId, Opcode};
+use super::schedule::{Step, WarpRole};
+use crate::ir::{OpId, Opcode};
 use crate::target::Target;
 
 /// Cost of a schedule.
@@ -73,19 +75,6 @@ impl Cost {
     pub fn cycles_per_block(&self) -> f64 {
         self.block / f64::from(self.blocks.max(1))
     }
-}
-
-/// Input of the cost model: a schedule of an entry with this body.
-#[derive(Clone, Copy)]
-pub struct CostInput<'a, 'm> {
-    pub context: &'a KernelInfo<'m>,
-    pub body: BlockId,
-    pub schedule: &'a Schedule,
-    /// CTAs that fit on an SM.
-    pub blocks: u32,
-    pub launched: LaunchInfo<'a>,
-    /// Spilled registers of MMAs are part of the cost.
-    pub has_spills: bool,
 }
 
 /// Returns the machine model of a target.

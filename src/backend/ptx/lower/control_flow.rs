@@ -144,8 +144,7 @@ impl Lowering<'_> {
 
     /// Lowers `for`.
     pub fn for_loop(&mut self, plan: &For) -> Lowered {
-        let module = self.module;
-        let id = plan.op;
+        let (module, id) = (self.module, plan.op);
         let op = module.op(id);
         let body = op.regions[0];
         let args = &module.block(body).args;

@@ -7,15 +7,8 @@ use super::super::term::{Fun, Node, Term, Var};
 use super::super::values::lane;
 use super::lanes::normal;
 use super::rows::Dependence;
-use super::{BY_GRID, Rows, parameter};
+use super::state::{BY_GRID, Declared, Rows, parameter};
 use crate::ir::{AtomicMode, Attr, AttrKind, CmpPred, Op, OpId, Opcode, Sign, Type, Value};
-
-/// Extents and strides of an array.
-#[derive(Clone)]
-pub(super) struct Declared {
-    extents: Vec<Term>,
-    strides: Vec<Term>,
-}
 
 /// Elements that an op accesses.
 struct Place {

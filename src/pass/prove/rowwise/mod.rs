@@ -19,22 +19,18 @@
 mod lanes;
 mod memory;
 mod rows;
+mod state;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use self::lanes::normal;
-use self::memory::Declared;
-use self::rows::{Dependence, GridTerms};
-use super::access::Root;
+use self::rows::Dependence;
+use self::state::{Rows, normalized, parameter};
 use super::term::{Node, Term, Var};
-use super::values::{Meaning, Values};
 use crate::error::Diagnostic;
-use crate::ir::{BlockId, Elem, Module, Op, OpId, Opcode, Value};
+use crate::ir::{BlockId, Module, Op, OpId, Opcode, Value};
 
 /// Maximum number of walks over the body of a loop.
 const MOST_WALKS: usize = 6;
-
-const BY_GRID: &str = "depends on the grid or on the number of rows";
 
 /// Checks the promises of a verified trace.
 ///
@@ -65,105 +61,7 @@ pub(crate) fn check_rowwise(module: &Module) -> Result<(), Vec<Diagnostic>> {
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
-/// Returns the parameter of an address, through assumptions.
-fn parameter(module: &Module, mut value: Value) -> Value {
-    while let Some(op) = module.defining_op(value).map(|id| module.op(id)).filter(|op| op.code == Opcode::Assume) {
-        value = op.operands[0];
-    }
-    value
-}
-
-/// Returns the dependence with the normal form of its row, in a tile of these extents.
-fn normalized(all: Dependence, terms: &mut super::term::Terms, extents: &[i64]) -> Dependence {
-    Dependence { row: all.row.map(|row| normal(terms, row, extents)), ..all }
-}
-
-struct Rows<'m> {
-    module: &'m Module,
-    values: Values<'m>,
-    axis: usize,
-    /// Parameters of arrays without rows.
-    constants: FxHashSet<Value>,
-    known: FxHashMap<Value, Dependence>,
-    grid: GridTerms,
-    /// Arrays of arguments.
-    declared: FxHashMap<Root, Declared>,
-    /// Arrays without rows that the kernel stores.
-    written: FxHashSet<Root>,
-    /// Dependence of the memory of the tile block.
-    scratch: Dependence,
-    /// Conditions of returns.
-    returned: Dependence,
-    /// Open loops with bounds that depend on the grid: the iteration, and true if the last one does
-    /// not.
-    grid_loops: Vec<(Var, bool)>,
-    /// Values that the body of a loop defines.
-    defined: FxHashMap<OpId, FxHashSet<Value>>,
-    iterations: FxHashMap<OpId, Var>,
-    loops: Vec<OpId>,
-    /// The first walk collects the positions of stores.
-    collects: bool,
-    problem: Option<(OpId, &'static str)>,
-}
-
 impl<'m> Rows<'m> {
-    fn new(module: &'m Module, axis: usize, constants: FxHashSet<Value>) -> Rows<'m> {
-        let mut values = Values::new(module, [u32::MAX; 3]);
-        for entry in &module.entries {
-            for &param in &module.block(entry.body).args {
-                if matches!(module.ty(param).as_tile(), Some((Elem::Ptr { .. }, _))) {
-                    let term = values.terms.constant(0);
-                    values.set(param, Meaning { root: Some(Root::Parameter(param)), term });
-                }
-            }
-        }
-        Rows {
-            module,
-            values,
-            axis,
-            constants,
-            known: FxHashMap::default(),
-            grid: GridTerms::default(),
-            declared: FxHashMap::default(),
-            written: FxHashSet::default(),
-            scratch: Dependence::default(),
-            returned: Dependence::default(),
-            grid_loops: Vec::new(),
-            defined: FxHashMap::default(),
-            iterations: FxHashMap::default(),
-            loops: Vec::new(),
-            collects: false,
-            problem: None,
-        }
-    }
-
-    fn report(&mut self, op: OpId, how: &'static str) {
-        self.problem.get_or_insert((op, how));
-    }
-
-    /// Returns the dependence of a value on rows alone.
-    fn own(&self, value: Value) -> Dependence {
-        self.known.get(&value).copied().unwrap_or_default()
-    }
-
-    /// Returns the dependence of a value, also that of numbers on the grid.
-    fn of(&mut self, value: Value, op: OpId) -> Dependence {
-        let own = self.own(value);
-        let is_number = self.module.ty(value).as_tile().is_some() && self.values.bits(value).is_some();
-        if !is_number {
-            return own;
-        }
-        let term = self.values.term(value);
-        own.join(self.on_grid(term, op), op)
-    }
-
-    /// Returns the dependence of a term on the grid.
-    fn on_grid(&self, term: Term, op: OpId) -> Dependence {
-        let found = self.grid.of(&self.values.terms, term);
-        let broken = found.is_direct.then_some((op, BY_GRID));
-        Dependence { row: None, broken, through: found.through }
-    }
-
     fn block(&mut self, block: BlockId, control: Dependence) -> Option<&'m [Value]> {
         let module = self.module;
         let mut last = None;

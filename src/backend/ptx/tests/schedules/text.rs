@@ -162,10 +162,9 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
             changed.into_iter().map(Step::Loop).collect()
         }
         Step::If { op, arms, pure } => {
-            let empty = Vec::new();
             vec![
                 Step::If { op: other(op), arms: arms.clone(), pure },
-                Step::If { op, arms: empty, pure },
+                Step::If { op, arms: Vec::new(), pure },
                 Step::If { op, arms, pure: !pure },
             ]
         }
