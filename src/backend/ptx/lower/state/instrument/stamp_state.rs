@@ -57,6 +57,8 @@ pub(super) struct Cursor {
     pub(super) slot: Reg,
     /// The last read of the clock.
     pub(super) now: Reg,
+    /// Zero, which ptxas does not know.
+    pub(super) zero: Reg,
 }
 
 /// Step of a wait that may be emitted inside a later step.

@@ -12,7 +12,8 @@
 //! * ptxas moves no instruction across a read of the clock. Computations that ptxas overlaps with
 //!   MMAs in flight are one run: between its clocks are no others, so waits for MMAs, turns and
 //!   arrivals inside of it have no records ([`StampedSteps`]).
-//! * A read of the clock takes about 15 cycles. A step begins at the last read before it, and a
+//! * A read of the clock takes about 15 cycles, and ptxas repeats it for each use. A sum with an
+//!   unknown zero is not repeated. A step begins at the last read before it, and a
 //!   consumer's wait for a stage that has arrived has no record.
 //! * A stamp has no dependence on the step. The time of an asynchronous operation is the time of
 //!   its issue.
@@ -23,7 +24,7 @@ use super::stamp_state::{ClockRead, Cursor, Run, Stamps, WaitKey};
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::emit::Param;
-use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, MemMods, Operand, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::lower::state::core::Lowering;
 use crate::backend::ptx::measured::{
     EVENTS, FIRST_BLOCKS, HEADER_BYTES, HeaderField, KernelStamps, RECORD_BYTES, SAMPLED_MULTIPROCESSORS, SLOT_BYTES,
@@ -146,9 +147,14 @@ impl Lowering<'_> {
             }
             b.st(Space::Global, Ty::B64, &at(HeaderField::StartTime), time, plain);
         });
-        // A read of its own: ptxas may read the clock of the header again, later.
-        let now = b.copy(Operand::Special(Special::Clock), RegClass::B32);
-        stamps.cursor = Some(Cursor { count, slot, now });
+        // Records are aligned, which ptxas does not know.
+        let address = b.cvt(Ty::U32, Ty::U64, CvtMods::default(), records);
+        let zero = b.and(Ty::B32, address, 1u32);
+        let zero = b.copy(zero, RegClass::B32);
+        let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        let now = b.add(Ty::U32, clock, zero);
+        let now = b.copy(now, RegClass::B32);
+        stamps.cursor = Some(Cursor { count, slot, now, zero });
         self.stamps = Some(stamps);
     }
 
@@ -283,11 +289,14 @@ impl Lowering<'_> {
     /// Reads the clock. Adjacent steps have one read.
     fn read_clock(&mut self) -> Option<ClockRead> {
         let stamps = self.stamps.as_mut()?;
-        let Cursor { now, .. } = stamps.cursor?;
+        let Cursor { now, zero, .. } = stamps.cursor?;
         if let Some(last) = stamps.last.filter(|last| last.lines == self.b.num_lines()) {
             return Some(last);
         }
+        // ptxas executes a read again for each use, at other times. It does not so with a sum.
         let clock = self.b.copy(Operand::Special(Special::Clock), RegClass::B32);
+        let clock = self.b.add(Ty::U32, clock, zero);
+        let clock = self.b.reg(clock, RegClass::B32);
         self.b.mov_to(now, clock);
         stamps.last = Some(ClockRead { clock, lines: self.b.num_lines() });
         stamps.last
