@@ -28,11 +28,7 @@ pub struct Warps {
 
 /// Optimizations that the kernels of some rows gained after their times were recorded, by a part of the name. The times are of
 /// schedules without them. A new record of a row removes its line.
-const LATER: [(&str, Optimization); 3] = [
-    ("quantized_matmul", Optimization::ThreadPrivateCopies),
-    ("matmul", Optimization::Persistent),
-    ("matmul", Optimization::PlanSearch),
-];
+const LATER: [(&str, Optimization); 1] = [("quantized_matmul", Optimization::ThreadPrivateCopies)];
 
 /// The optimizations of the kernels whose times a record has.
 fn at_the_time(record: &Record) -> OptimizationSet {
@@ -84,7 +80,7 @@ fn plans_of(
     let mut out = Vec::new();
     let step = Step::Plans { target: Target::SM_90A, all, out: &mut out };
     let hints = row.hints(index);
-    let hints = hints.plan(PlanOverride { optimizations, ..hints.plan });
+    let hints = hints.plan(PlanOverride { optimizations, disable_search: !all, ..hints.plan });
     row.call_with([index, 0], Backend::Ptx, hints, step)?;
     let plan = |plan: PlanOfKernel| (plan.what, plan.model, plan.chosen);
     match all {

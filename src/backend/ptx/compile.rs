@@ -94,7 +94,7 @@ pub(crate) fn with_plan<T>(
             return Err(kernel.errors);
         }
         let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
-        Ok(look(&CostInput { context, body, schedule, blocks, launched, has_spills: true }))
+        Ok(look(&CostInput { context, body, schedule, blocks, launched }))
     });
     accepted.map(|accepted| accepted.result)
 }

@@ -120,14 +120,6 @@ impl PersistentVariant {
     }
 }
 
-/// Returns the grid of the persistent form for a grid of tile blocks, if `ctas` CTAs run at a time.
-/// No CTA computes more tile blocks than another one has to in any case.
-pub(crate) fn grid_of_ctas(grid: [u32; 3], ctas: u32) -> [u32; 3] {
-    let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
-    let rounds = tile_blocks.div_ceil(ctas.into());
-    [tile_blocks.div_ceil(rounds) as u32, 1, 1]
-}
-
 /// Assumptions of a kernel on a GPU, and the form without assumptions.
 pub(crate) struct LaunchGuard {
     pub check: GuardCheck,
@@ -168,9 +160,12 @@ impl GpuCode {
     #[inline]
     pub fn launched<'a>(&self, grid: [u32; 3], words: &'a [ParamWord]) -> ([u32; 3], Cow<'a, [ParamWord]>) {
         let Some(ctas) = self.num_ctas else { return (grid, Cow::Borrowed(words)) };
+        let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let extents = grid.iter().map(|&extent| ParamWord::from(extent));
         let words = words.iter().copied().chain(extents).collect();
-        (grid_of_ctas(grid, ctas), Cow::Owned(words))
+        // No CTA computes more tile blocks than another one has to in any case.
+        let rounds = tile_blocks.div_ceil(ctas.into());
+        ([tile_blocks.div_ceil(rounds) as u32, 1, 1], Cow::Owned(words))
     }
 
     /// Returns the symbol of a global of the module in the code.

@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
-use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant, grid_of_ctas};
+use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant};
 use super::kernel_source::Source;
 use super::tensor_map_cache::TensorMaps;
 use crate::backend::ptx::{
     self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind, StampedSteps,
 };
-use crate::backend::{Assembly, Hints, ParamWord, PlanOverride};
+use crate::backend::{Assembly, Hints, PlanOverride};
 use crate::cache::disk::{ContentKey, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
@@ -124,37 +124,14 @@ pub struct CostedPlan {
 }
 
 /// Returns the estimated time of a launch over a grid with these parameters and hints, and the
-/// schedule as text. The launch has the persistent form under the conditions of [`persistent`].
+/// schedule as text.
 fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchInfo<'_>) -> Result<(f64, String)> {
     let weights = ptx::weights(target);
-    let options = options(hints, true)?;
     let look = &mut |subject: &ptx::CostInput<'_, '_>| {
-        let cost = subject.cost(weights)?;
-        let ctas = subject.blocks * weights.num_sms as u32;
-        Some((cost, subject.schedule.to_text(subject.context.module), ctas, subject.loads_by_tma()))
+        subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
     };
-    let (cost, text, ctas, by_tma) = ptx::with_plan(module, target, &options, launched, look)?.ok_or_else(stuck)?;
-    let time = |cost: &ptx::Cost| cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3);
-    let grid = launched.grid.filter(|grid| {
-        let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
-        (by_tma || hints.persistent == Some(true)) && tile_blocks >= min_tile_blocks(hints, ctas)
-    });
-    let form = grid.and_then(|grid| Some((grid, persistent_module(module, target, hints)?)));
-    let Some((grid, form)) = form else { return Ok((time(&cost), text)) };
-    let extents = grid.iter().map(|&extent| ParamWord::from(extent));
-    let words: Vec<ParamWord> = launched.params.iter().copied().chain(extents).collect();
-    let look = &mut |subject: &ptx::CostInput<'_, '_>| {
-        let ctas = subject.blocks * weights.num_sms as u32;
-        let launched = ptx::LaunchInfo { grid: Some(grid_of_ctas(grid, ctas)), params: &words };
-        let cost = ptx::CostInput { launched, ..*subject }.cost(weights)?;
-        Some((cost, subject.schedule.to_text(subject.context.module)))
-    };
-    let options = CompileOptions { has_many_blocks: true, ..options };
-    match ptx::with_plan(&form, target, &options, ptx::LaunchInfo::default(), look) {
-        Ok(Some((cost, text))) => Ok((time(&cost), text)),
-        // As at a launch: a rejected form is not used.
-        Ok(None) | Err(_) => Ok((time(&cost), text)),
-    }
+    let (cost, text) = ptx::with_plan(module, target, &options(hints, true)?, launched, look)?.ok_or_else(stuck)?;
+    Ok((cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3), text))
 }
 
 /// Returns the plan that is selected for hints. With `all`, also each other plan that the hints
@@ -317,32 +294,19 @@ fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> KernelVarian
 /// Returns the persistent form of a kernel, to be compiled on demand; `None` if it has none.
 fn persistent(source: &Arc<Source>, ctas: u32) -> Option<Box<PersistentVariant>> {
     let Source { module, gpu, hints, is_persistent, .. } = &**source;
-    if *is_persistent {
-        return None;
-    }
-    let form = persistent_module(module, gpu.target(), *hints)?;
-    let source = Source { name: source.name.clone(), module: form, gpu, hints: *hints, is_persistent: true };
-    Some(Box::new(PersistentVariant {
-        min_tile_blocks: min_tile_blocks(*hints, ctas),
-        variant: other(Arc::new(source), *hints, Maps::Allowed),
-        is_rejected: AtomicBool::new(false),
-    }))
-}
-
-/// Returns the persistent form of a module, if the hints permit it and the target has it.
-fn persistent_module(module: &Module, target: Target, hints: Hints) -> Option<Module> {
-    let is_allowed = hints.persistent != Some(false) && hints.num_ctas.is_none();
+    let target = gpu.target();
+    let is_allowed = hints.persistent != Some(false) && hints.num_ctas.is_none() && !is_persistent;
     let enabled = hints.plan.optimizations.intersection(optimizations_from_env().ok()?);
     if !is_allowed || target.arch != 90 || !enabled.contains(ptx::Optimization::Persistent) {
         return None;
     }
-    pass::persistent(module)
-}
-
-/// Returns the minimum number of tile blocks of a launch of the persistent form. `ctas`: the number
-/// of CTAs of the plain form that run at a time.
-fn min_tile_blocks(hints: Hints, ctas: u32) -> u64 {
-    if hints.persistent == Some(true) { 1 } else { MIN_ROUNDS * u64::from(ctas) }
+    let form = pass::persistent(module)?;
+    let source = Source { name: source.name.clone(), module: form, gpu, hints: *hints, is_persistent: true };
+    Some(Box::new(PersistentVariant {
+        min_tile_blocks: if hints.persistent == Some(true) { 1 } else { MIN_ROUNDS * u64::from(ctas) },
+        variant: other(Arc::new(source), *hints, Maps::Allowed),
+        is_rejected: AtomicBool::new(false),
+    }))
 }
 
 /// Compiles a module for a GPU by the PTX back end.

@@ -3,15 +3,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::input::CostInput;
 use super::machine_model::MachineModel;
-use super::op_cost::{OpCost, OpCosts, SpilledRegisters};
+use super::op_cost::{OpCost, OpCosts};
 use super::resource_use::{Resource, ResourceUse};
-use super::trip_count::trip_counts;
+use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    For, HoistedOperand, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step, StripMine,
-    StripRole, SubStep, WarpRole,
+    For, HoistedOperand, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step,
+    StripMine, StripRole, SubStep, WarpRole,
 };
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
 
@@ -21,8 +20,6 @@ pub const DEFAULT_TRIP_COUNTS: [f64; 2] = [32.0, 8.0];
 /// ping-pong loop, whose groups wait for each other in the first iterations.
 const SIMULATED_ITERATIONS: [u32; 2] = [64, 4];
 const SIMULATED_PINGPONG_ITERATIONS: u32 = 6;
-/// CTAs of an SM one after another, from which their mean determines the time of a launch.
-const MIN_ROUNDS: f64 = 4.0;
 
 /// One event of the warps of a group.
 pub struct Event {
@@ -172,8 +169,11 @@ pub struct ChannelCost {
 impl EventPrograms {
     /// Returns the event programs of a schedule.
     pub fn new(
-        &CostInput { context, body, schedule, blocks, launched, has_spills }: &CostInput<'_, '_>,
+        context: &KernelInfo<'_>,
         weights: &'static MachineModel,
+        body: BlockId,
+        schedule: &Schedule,
+        launched: LaunchInfo<'_>,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
             weights,
@@ -183,10 +183,7 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let resident = weights.num_sms * f64::from(blocks.max(1));
-        let ctas = launched.grid.map(|grid| grid.iter().map(|&count| f64::from(count)).product::<f64>());
-        let has_rounds = ctas.is_some_and(|ctas| ctas >= MIN_ROUNDS * resident);
-        let known = trip_counts(context.module, (body, &context.regions), launched, has_rounds);
+        let known = trip_counts(context.module, (body, &context.regions), launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines
@@ -204,9 +201,6 @@ impl EventPrograms {
                 });
             }
         }
-        let available = context.consumer_registers(schedule.warp_spec.is_some(), blocks.max(1));
-        let needed = if has_spills { context.live_mma_registers() } else { 0 };
-        let spills = SpilledRegisters::new(needed, available);
         let has_mma = !context.inference.mma_plans.is_empty();
         for partition in &schedule.partitions {
             let warps = partition.warps.end - partition.warps.start;
@@ -224,8 +218,7 @@ impl EventPrograms {
             let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };
             // Each data partition has separate tiles.
             let bands = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
-            let op_costs =
-                OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands), spills };
+            let op_costs = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,

@@ -17,14 +17,12 @@
 //! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
 //! are asynchronous. All resident CTAs are simulated together.
 //!
-//! Not modelled: spills of other values than those of MMAs, instruction order of ptxas, bank
-//! conflicts, clock throttling.
+//! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
 //! The folder does not know instructions (`isa`).
 
 mod async_queue;
 mod discrete_event;
 mod events;
-mod input;
 mod machine_model;
 mod op_cost;
 mod resource_use;
@@ -38,7 +36,6 @@ mod trip_count;
 mod warp_walk;
 
 pub use discrete_event::LoopCost;
-pub use input::CostInput;
 pub use machine_model::MachineModel;
 pub use step_spans::StepSpan;
 pub use trip_count::LaunchInfo;
@@ -47,8 +44,8 @@ use self::discrete_event::EventReplay;
 use self::events::EventPrograms;
 use self::resource_use::Resource;
 use self::trip_count::tiles_stored;
-use super::schedule::{Step, WarpRole};
-use crate::ir::{OpId, Opcode};
+use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
+use crate::ir::{BlockId, Opcode};
 use crate::target::Target;
 
 /// Cost of a schedule.
@@ -75,6 +72,17 @@ impl Cost {
     pub fn cycles_per_block(&self) -> f64 {
         self.block / f64::from(self.blocks.max(1))
     }
+}
+
+/// Input of the cost model: a schedule of an entry with this body.
+#[derive(Clone, Copy)]
+pub struct CostInput<'a, 'm> {
+    pub context: &'a KernelInfo<'m>,
+    pub body: BlockId,
+    pub schedule: &'a Schedule,
+    /// CTAs that fit on an SM.
+    pub blocks: u32,
+    pub launched: LaunchInfo<'a>,
 }
 
 /// Returns the machine model of a target.
@@ -117,17 +125,6 @@ impl CostInput<'_, '_> {
         Some(step_spans::step_spans(self.context.module, &programs, &replay))
     }
 
-    /// Returns true if a producer issues the loads of MMA operands: a condition of the persistent
-    /// form.
-    pub fn loads_by_tma(&self) -> bool {
-        let module = self.context.module;
-        let is_load = |id: &OpId| matches!(module.op(*id).code, Opcode::LoadView | Opcode::LoadPtr);
-        let by_threads = |step: &Step| matches!(step, Step::Exec(_) | Step::StripMine(_));
-        let steps = self.schedule.sequences.iter().flatten().filter(|step| by_threads(step));
-        let mut ops = steps.flat_map(Step::ops);
-        self.schedule.warp_spec.is_some() && !ops.any(|id| is_load(&id) && self.context.is_beside_mma(id))
-    }
-
     /// Returns the number of resident CTAs, which the grid limits.
     fn resident(&self, weights: &MachineModel) -> u32 {
         let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
@@ -136,7 +133,7 @@ impl CostInput<'_, '_> {
     }
 
     fn programs(&self, weights: &'static MachineModel) -> EventPrograms {
-        let mut programs = EventPrograms::new(self, weights);
+        let mut programs = EventPrograms::new(self.context, weights, self.body, self.schedule, self.launched);
         self.assume_tiles(&mut programs);
         programs
     }

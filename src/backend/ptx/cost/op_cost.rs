@@ -80,25 +80,6 @@ pub struct MmaCost {
     pub after: ResourceUse,
 }
 
-/// Registers of a thread in local memory, from the registers that MMAs need and those that a thread
-/// has.
-#[derive(Clone, Copy, Default)]
-pub struct SpilledRegisters {
-    /// Registers around a synchronous MMA: those beyond the available ones.
-    pub excess: u32,
-    /// Registers around an asynchronous MMA: all that it needs. All registers of a `wgmma` are
-    /// allocated from its issue to its wait; ptxas stores and loads them for each group.
-    pub all: u32,
-}
-
-impl SpilledRegisters {
-    /// Returns the spilled registers for `needed` and `available` registers of a thread.
-    pub fn new(needed: u32, available: u32) -> SpilledRegisters {
-        let excess = needed.saturating_sub(available);
-        SpilledRegisters { excess, all: if excess > 0 { needed } else { 0 } }
-    }
-}
-
 /// Costs of the ops of a kernel for one partition.
 pub struct OpCosts<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
@@ -107,7 +88,6 @@ pub struct OpCosts<'a, 'm> {
     pub warps: f64,
     /// Number of groups that share a tile.
     pub groups: f64,
-    pub spills: SpilledRegisters,
 }
 
 impl OpCosts<'_, '_> {
@@ -381,7 +361,6 @@ impl OpCosts<'_, '_> {
         if brought > 0 {
             before = self.through_shared(f64::from(brought), 1.0);
         }
-        before.usage += self.spill(if plan.is_asynchronous() { self.spills.all } else { self.spills.excess });
         let mut cost = MmaCost { before, ..MmaCost::default() };
         let mine = products / self.groups;
         if dtype == crate::dtype::DType::F32 {
@@ -425,14 +404,6 @@ impl OpCosts<'_, '_> {
     /// Returns the cost of operands of MMAs that threads write to shared memory.
     pub fn written_operands(&self, bytes: usize) -> OpCost {
         self.through_shared(bytes as f64, 1.0)
-    }
-
-    /// Returns the resource use of a store of registers of each thread to local memory, and of
-    /// their load. The L1 cache has the data path of shared memory.
-    fn spill(&self, registers: u32) -> ResourceUse {
-        let accesses = 2.0 * f64::from(registers);
-        let bytes = accesses * 4.0 * self.warps * f64::from(WARP_SIZE);
-        self.instructions(accesses, mix(1.0, 0.0, 0.0)).and(Resource::Shared, bytes / self.weights.shared)
     }
 
     /// Returns true if an operand of an MMA is in registers.

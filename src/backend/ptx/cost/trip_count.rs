@@ -2,8 +2,8 @@
 //! of a launch.
 //!
 //! Inputs are constants, grid and parameters. A loop inside another loop gets the mean of a sample
-//! of CTAs. An outermost loop gets the maximum if all CTAs are resident, because the CTA with the
-//! most work is the last to end.
+//! of CTAs. An outermost loop gets the maximum, because the CTA with the most work is the
+//! last to end.
 
 use rustc_hash::FxHashMap;
 
@@ -31,13 +31,11 @@ impl LaunchInfo<'_> {
 type IntRange = (i128, i128);
 
 /// Returns the trip counts of the loops of an entry that are known: over a sample of CTAs
-/// the maximum of an outermost loop, and the mean of an inner one. `has_rounds`: each SM executes
-/// several CTAs one after another, so that the mean is also that of an outermost loop.
+/// the maximum of an outermost loop, and the mean of an inner one.
 pub fn trip_counts(
     module: &Module,
     (body, regions): (BlockId, &RegionTree),
     launched: LaunchInfo<'_>,
-    has_rounds: bool,
 ) -> FxHashMap<OpId, f64> {
     let loops = regions.ops().iter().copied().filter(|&id| module.op(id).code == Opcode::For);
     let mut trip_count: FxHashMap<OpId, f64> = FxHashMap::default();
@@ -49,8 +47,8 @@ pub fn trip_counts(
             let Some([fewest, most]) = known.trips(module.op(id)) else { continue };
             let all = trip_count.entry(id).or_insert(0.0);
             *all = match regions.enclosing_loop(id) {
-                None if !has_rounds => all.max(most),
-                _ => *all + (fewest + most) / 2.0 / count,
+                None => all.max(most),
+                Some(_) => *all + (fewest + most) / 2.0 / count,
             };
         }
     }

@@ -5,7 +5,7 @@ use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps::producer_mmas_of;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
-use crate::ir::{Elem, OpId, Type, Value};
+use crate::ir::{Elem, Type, Value};
 
 /// Registers of a producer thread after it has released the other ones (PTX `setmaxnreg`).
 pub const PRODUCER_REGISTERS: u32 = 24;
@@ -13,9 +13,6 @@ pub const PRODUCER_REGISTERS: u32 = 24;
 const CONSUMER_REGISTERS: u32 = 240;
 /// Registers that a thread with MMAs needs in addition to its accumulators.
 const SPARE_REGISTERS: u32 = 32;
-
-/// Maximum number of registers per thread of separate partial sums.
-const MAX_PARTIAL_SUM_REGISTERS: u32 = 64;
 
 /// Minimum number of registers of a thread with f64 MMAs of 16 rows.
 const MIN_F64_MMA_REGISTERS: u32 = 64;
@@ -47,53 +44,15 @@ impl KernelInfo<'_> {
         registers.max().unwrap_or(0)
     }
 
-    /// Returns the number of registers that a thread needs for MMAs and for their separate partial
-    /// sums; 0 without MMAs.
-    pub fn mma_and_sum_registers(&self) -> u32 {
-        let has_sums = |&id: &OpId| match self.inference.mma_plans.get(&id) {
-            Some(Ok(plan)) => plan.effort().additions > 0,
-            _ => false,
-        };
-        let sums = self.inference.mma_plans.keys().copied().filter(has_sums);
-        let sums = sums.map(|id| self.accumulator_registers(id).min(MAX_PARTIAL_SUM_REGISTERS));
-        self.mma_registers() + sums.max().unwrap_or(0)
-    }
-
-    /// Returns an estimate of the live registers of a thread at its MMAs: those of
-    /// [`Self::mma_and_sum_registers`], or the tiles that the loop carries and an accumulator that
-    /// begins with zeros.
-    pub fn live_mma_registers(&self) -> u32 {
-        let in_loops = self.inference.mma_plans.keys().filter_map(|&id| {
-            let carried = self.carried_registers(self.regions.enclosing_loop(id)?);
-            let starts_with_zeros = self.module.op(id).operands.get(2).is_some_and(|&sum| self.is_zero(sum));
-            let fresh = if starts_with_zeros { self.accumulator_registers(id) } else { 0 };
-            Some(carried + fresh + SPARE_REGISTERS)
-        });
-        in_loops.max().unwrap_or(0).max(self.mma_and_sum_registers())
-    }
-
-    /// Returns the registers of a thread for the tiles that a loop carries.
-    fn carried_registers(&self, id: OpId) -> u32 {
-        let op = self.module.op(id);
-        let carried = op.results.iter().filter(|&value| self.is_in_registers(value));
-        carried.map(|&value| self.inference.words_of(value)).sum()
-    }
-
-    /// Returns true if a value is a tile in registers.
-    fn is_in_registers(&self, value: &Value) -> bool {
-        matches!(self.module.ty(*value), Type::Tile { elem: Elem::Num(_), .. })
-            && self.inference.source(*value) == ValueOrigin::Register
-    }
-
     /// Returns an estimate of the registers of a thread: for MMAs, or for its part of the largest
     /// tile and a result of the same size.
     pub fn min_registers(&self) -> u32 {
+        let is_in_registers = |&value: &Value| {
+            matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. })
+                && self.inference.source(value) == ValueOrigin::Register
+        };
         let results = self.regions.ops().iter().flat_map(|&id| &self.module.op(id).results).copied();
-        let largest = results
-            .filter(|value| self.is_in_registers(value))
-            .map(|value| self.inference.words_of(value))
-            .max()
-            .unwrap_or(0);
+        let largest = results.filter(is_in_registers).map(|value| self.inference.words_of(value)).max().unwrap_or(0);
         self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS_PER_THREAD)
     }
 
