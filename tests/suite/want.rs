@@ -5,7 +5,7 @@ use cutlet::element::Element;
 use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 
-/// What one element should be.
+/// Expected value of an element.
 #[derive(Clone, Copy, Debug)]
 pub enum Want {
     /// These bits; for a NaN any NaN.
@@ -29,17 +29,17 @@ pub enum Want {
 }
 
 impl Want {
-    /// The value itself.
+    /// Returns the expectation of exactly this value.
     pub fn exactly<T: Element>(value: T) -> Want {
         Want::Bits(value.to_bits())
     }
 
-    /// This number, rounded to nearest even.
+    /// Returns the expectation of this number, rounded to nearest even.
     pub fn nearest(value: f64) -> Want {
         Want::Rounded(Real::exact(value), Round::NearestEven)
     }
 
-    /// Is this what it should be?
+    /// Returns true if a result is the expected value.
     pub fn accepts<T: Element>(self, got: T) -> bool {
         let number = got.to_f64();
         let format = format_of(T::DTYPE);

@@ -199,7 +199,7 @@ pub fn quotients_are_shifts(_: &Module, after: &mut Module) {
     }
 }
 
-/// Where no pair of differences is there, one order of operands is the other one's.
+/// Swaps the operands of the last difference, as if differences commuted.
 pub fn differences_commute(_: &Module, after: &mut Module) {
     let body = after.block(after.entries[0].body).ops.clone();
     if let Some(&id) = body.iter().rfind(|&&id| after.op(id).code == Opcode::SubI) {
