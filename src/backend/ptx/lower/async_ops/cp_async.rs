@@ -251,8 +251,19 @@ impl Lowering<'_> {
             let place = self.b.add(Ty::U32, place, cp_async.fill);
             let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(piece.offset));
             let bytes = access.vector_bytes();
-            let present = present.map(|mask| self.b.select(RegClass::B32, mask, bytes, 0));
-            self.b.cp_async(&target, &source, bytes, present, Prefetch::B128);
+            match present {
+                // The copy writes zeros alone. Another padding is stored by the thread that copies.
+                Some(inside) if access.padding != 0 => {
+                    self.b.guarded(inside, false, |b| b.cp_async(&target, &source, bytes, None, Prefetch::B128));
+                    let dtype = access.element_type();
+                    let fill = (inside, access.padding);
+                    vector_access::store_padding(&mut self.b, Space::Shared, dtype, copy.vector, &target, fill);
+                }
+                _ => {
+                    let present = present.map(|mask| self.b.select(RegClass::B32, mask, bytes, 0));
+                    self.b.cp_async(&target, &source, bytes, present, Prefetch::B128);
+                }
+            }
         }
         Ok(())
     }

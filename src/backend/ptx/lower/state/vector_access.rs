@@ -96,6 +96,21 @@ pub fn store(
     }
 }
 
+/// Stores the bits of `padding` to adjacent elements, if `inside` is false.
+pub fn store_padding(
+    b: &mut Builder,
+    space: Space,
+    dtype: DType,
+    count: usize,
+    addr: &Addr,
+    (inside, padding): (Reg, u64),
+) {
+    let form = Form::new(dtype, count);
+    let fill = b.reg(Operand::Imm(repeat(padding, dtype.storage_bits(), form.class.bits())), form.class);
+    let registers = vec![Operand::from(fill); form.count];
+    b.guarded(inside, true, |b| b.st_vec(space, form.ty, addr, &registers, MemMods::default()));
+}
+
 /// Packs elements narrower than 32 bits into 32-bit words, the first one in the low bits. The last
 /// word is padded with zeros.
 pub fn words(b: &mut Builder, dtype: DType, values: &[Operand]) -> Vec<Operand> {

@@ -1,7 +1,7 @@
 //! Thread-private copies: loads that each thread copies ahead for itself.
 //!
-//! A copy is possible if the accesses of a thread have 4, 8 or 16 bytes, padding is zero, and the
-//! kernel does not write the array. `warp_specialize` reserves memory for those of consumers, and
+//! A copy is possible if the accesses of a thread have 4, 8 or 16 bytes, and the kernel does not
+//! write the array. `warp_specialize` reserves memory for those of consumers, and
 //! `pipeline` plans them.
 
 use rustc_hash::FxHashMap;
@@ -14,7 +14,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
-use crate::ir::{BlockId, OpId, Opcode, Padding, Type, Value};
+use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::Layout;
 use crate::util::sort;
 
@@ -115,17 +115,8 @@ impl KernelInfo<'_> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
-        let (Type::PartitionView { padding, .. }
-        | Type::StridedView { padding, .. }
-        | Type::GatherScatterView { padding, .. }) = module.ty(view)
-        else {
-            return Err(CopyReason::View);
-        };
         if !self.is_invariant_load(load) {
             return Err(CopyReason::Written);
-        }
-        if !matches!(padding, None | Some(Padding::Zero)) {
-            return Err(CopyReason::Padding);
         }
         let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
         let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {

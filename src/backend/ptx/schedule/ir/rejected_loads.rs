@@ -125,8 +125,6 @@ pub enum CopyReason {
     View,
     /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
-    /// Elements outside of the array are not zero.
-    Padding,
     /// The index depends on a carried value, or threads exchange values to compute it.
     Index,
     /// An access may be partly inside of the array.
@@ -160,7 +158,6 @@ impl fmt::Display for CopyReason {
             CopyReason::Branch => write!(f, "a branch contains the load"),
             CopyReason::View => write!(f, "the loop computes the bounds or the address of the view"),
             CopyReason::Written => write!(f, "{}", Reason::Written),
-            CopyReason::Padding => write!(f, "elements outside of the array are not zero"),
             CopyReason::Index => write!(f, "the index depends on the previous iteration or on several threads"),
             CopyReason::Extent { elements } => {
                 write!(f, "the contiguous extent of the array is no known multiple of {elements}")
