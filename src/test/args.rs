@@ -13,15 +13,17 @@ use super::arrays::host::HostArray;
 use super::arrays::values::Values;
 use crate::backend::ParamWord;
 use crate::element::{ByteSized, bf16, f8e4m3fn, f8e5m2, f16};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, Constant, ConstantValue, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::{ByPointer, DeviceView, DeviceViewMut, MemoryUse};
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Ptr, Tracer};
 
 /// An array of a case, which launches and the reference share.
 pub(super) type SharedArray = Rc<RefCell<dyn AnyArray>>;
 
 /// An argument of a property: an array, a number, a [`Constant`], or a tuple of arguments.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// use cutlet::test::{Input, TestArg};
@@ -33,7 +35,7 @@ pub(super) type SharedArray = Rc<RefCell<dyn AnyArray>>;
     note = "arrays are `Input::new(shape)`, `Output::new(shape)`, `InOut::new(shape)`; other arguments are numbers and \
             `ct::Constant(x)`, where `x` is `Debug`"
 )]
-pub trait TestArg: Clone {
+pub trait TestArg: Sealed + Clone {
     /// The argument of a reference: `&HostArray`, `&mut HostArray`, a number, or the value of a
     /// constant.
     type Host<'a>;
@@ -87,8 +89,6 @@ pub trait TestArg: Clone {
 /// Implements a launch argument by the view of an array.
 macro_rules! launch_argument {
     ([$($generics:tt)*] $ty:ty, $traced:ty; $this:ident $shared:expr, $with:ident($view:ident => $arg:expr)) => {
-        impl<$($generics)*> Sealed for $ty {}
-
         impl<$($generics)*> LaunchArg for $ty {
             type Traced = $traced;
             type Output = ();
@@ -152,6 +152,8 @@ macro_rules! arrays {
                 self
             }
         }
+
+        impl<T: TestElement, const R: usize> Sealed for $name<T, R> {}
 
         impl<T: TestElement, const R: usize> TestArg for $name<T, R> {
             type Host<'a> = $host;

@@ -6,6 +6,7 @@ mod functions;
 mod hidden;
 mod paths;
 mod programs;
+mod sealed;
 mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,14 +20,15 @@ use source::{code_of, is_test, sources};
 const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("target", &[]),
+    ("sealed", &[]),
     ("util", &[]),
     ("types/dtype", &[]),
     // Of the IR, the names of the rounding modes.
     ("types/float_codec", &["types/dtype", "ir"]),
     ("layout", &["error", "util"]),
-    ("types/element", &["types/float_codec", "types/dtype", "error", "ir"]),
-    ("types/packed_formats", &["types/float_codec", "types/dtype", "types/element"]),
-    ("types/complex", &["types/element"]),
+    ("types/element", &["types/float_codec", "types/dtype", "error", "ir", "sealed"]),
+    ("types/packed_formats", &["types/float_codec", "types/dtype", "types/element", "sealed"]),
+    ("types/complex", &["types/element", "sealed"]),
     // The list of its files.
     ("types", &[]),
     ("ir", &["types/dtype", "error", "util"]),
@@ -46,8 +48,8 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["backend", "backend/cpu", "backend/ptx", "ir", "layout", "types/dtype", "error", "target"],
     ),
     // An argument of a launch tells which memory it uses.
-    ("kernel", &["backend", "tile", "ops", "types/element", "ir", "types/dtype", "error", "runtime"]),
-    ("tile", &["types/element", "ir", "types/dtype", "error", "types/float_codec", "util"]),
+    ("kernel", &["backend", "tile", "ops", "types/element", "ir", "types/dtype", "error", "runtime", "sealed"]),
+    ("tile", &["types/element", "ir", "types/dtype", "error", "types/float_codec", "util", "sealed"]),
     (
         "ops",
         &[
@@ -62,6 +64,7 @@ const ROOMS: &[(&str, &[&str])] = &[
             "error",
             "types/float_codec",
             "util",
+            "sealed",
         ],
     ),
     // In memory kernels are known by their constants or by their trace.

@@ -29,6 +29,8 @@ use crate::tile::Scalar;
 /// of the elements is unspecified. It depends on types, shapes and strides only, so rounded results
 /// are the same in every execution.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;

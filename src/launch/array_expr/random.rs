@@ -63,6 +63,8 @@ type Params = (Scalar<i32>, Scalar<i32>, Scalar<f32>);
 /// Element types of [`Device::random`]: f16, bf16, f32, f64 for floats, i8 to i64 and u8 to u64 for
 /// integers, bool.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn noise<T: ct::random::RandomElement>(device: ct::Device) -> ct::Result<ct::DeviceArray<T, 1>> {

@@ -12,12 +12,12 @@ use super::{BorrowedArray, Counted, Operands, Read, Token, Write, failed, read, 
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgConversion, ArgSignature, IntoKernelArg, LaunchArg, WordWriter};
 use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::runtime::device::device::Device;
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// A slice of cudarc as an argument of a launch, read only.
