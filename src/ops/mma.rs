@@ -21,7 +21,7 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 /// ct::assert!(product(ct::astile([[2.0, 1.0]]), ct::astile([[3.0], [4.0]])).eq(10.0));
 /// # });
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rank<const R: usize>;
 
 /// Ranks that matrices come in: 2, or 3 with a leading batch axis.

@@ -4,6 +4,7 @@
 //! case, which is allocated before each launch.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -147,6 +148,7 @@ macro_rules! arrays {
             /// ```
             #[doc = concat!("let x = cutlet::test::", stringify!($name), "::<f32, 2>::new([3, 4]).contiguous();")]
             /// ```
+            #[must_use]
             pub fn contiguous(self) -> Self {
                 self.0.borrow_mut().is_contiguous = true;
                 self
@@ -154,6 +156,12 @@ macro_rules! arrays {
         }
 
         impl<T: TestElement, const R: usize> Sealed for $name<T, R> {}
+
+        impl<T: TestElement, const R: usize> fmt::Debug for $name<T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).finish_non_exhaustive()
+            }
+        }
 
         impl<T: TestElement, const R: usize> TestArg for $name<T, R> {
             type Host<'a> = $host;
@@ -262,6 +270,7 @@ macro_rules! filled {
             /// use cutlet::test::Values;
             #[doc = concat!("let x = cutlet::test::", stringify!($name), "::<f32, 1>::new([3]).values(Values::between(0.0, 1.0));")]
             /// ```
+            #[must_use]
             pub fn values(self, values: Values) -> Self {
                 self.0.borrow_mut().values = values;
                 self
@@ -280,6 +289,7 @@ macro_rules! compared {
             /// ```
             #[doc = concat!("let x = cutlet::test::", stringify!($name), "::<f32, 1>::new([3]).unchecked();")]
             /// ```
+            #[must_use]
             pub fn unchecked(self) -> Self {
                 self.0.borrow_mut().is_checked = false;
                 self

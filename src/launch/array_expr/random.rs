@@ -17,6 +17,7 @@ use crate::tile::{ArrayMut, Scalar, Tile};
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Random {
     /// Floats in [0, 1).
     Uniform,

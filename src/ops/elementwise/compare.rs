@@ -85,6 +85,7 @@ pub trait ComparedByOperator<X>: Sealed {
 /// ct::assert!(ct::bid(0).lt(ct::num_blocks(0))); // and not ct::bid(0) < ct::num_blocks(0)
 /// # });
 /// ```
+#[derive(Clone, Copy, Debug)]
 pub struct ComparisonOperator;
 
 impl Sealed for ComparisonOperator {}

@@ -282,6 +282,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// assert!(ct::inspect(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), (anywhere,)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn unaligned(mut self) -> ArraySpec<T, R> {
         self.address = u64::from(T::DTYPE.storage_bits().div_ceil(8));
         self

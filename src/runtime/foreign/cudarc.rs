@@ -51,6 +51,7 @@
 
 mod launch_arg;
 
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -388,6 +389,18 @@ pub struct Read<'a, T, const R: usize> {
 pub struct Write<'a, T, const R: usize> {
     view: CudaViewMut<'a, T>,
     layout: Strided<R>,
+}
+
+impl<T, const R: usize> fmt::Debug for Read<'_, T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Read").field("shape", &self.layout.shape).finish_non_exhaustive()
+    }
+}
+
+impl<T, const R: usize> fmt::Debug for Write<'_, T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").field("shape", &self.layout.shape).finish_non_exhaustive()
+    }
 }
 
 /// Makes an operand of [`with`] from a slice of cudarc: a row-major [`DeviceView`] of this shape.

@@ -4,6 +4,7 @@
 //! earlier work of cudarc on the slice. The launch waits for that stream, unless it is on it. The
 //! drop of the argument, after the launch is queued, orders the stream after the launch.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceSlice};
@@ -94,6 +95,12 @@ fn nothing<'a, T: Element, const R: usize>() -> DeviceView<'a, T, R> {
 macro_rules! slice_argument {
     ($($name:ident of $operand:ident($field:ident) => $traced:ident as $view:ident by $make:expr, writes $writes:literal;)+) => {$(
         impl<T, const R: usize> Sealed for $name<'_, T, R> {}
+
+        impl<T, const R: usize> fmt::Debug for $name<'_, T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
 
         impl<T: Element, const R: usize> $name<'_, T, R> {
             fn view(&self) -> $view<'_, T, R> {
