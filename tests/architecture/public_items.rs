@@ -1,4 +1,5 @@
-//! Public traits are sealed, or open to implementations of programs; the documentation states which.
+//! Public items: traits are sealed, or open to implementations of programs, and the documentation states which; types
+//! have `Debug`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -85,6 +86,27 @@ fn public_traits_are_sealed_or_open() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Returns the public types without `Debug`.
+fn types_without_debug(list: &str) -> Vec<&str> {
+    let types = list.lines().filter_map(|line| Some(line.split_once(": ")?.1));
+    let types: BTreeSet<&str> = types.filter(|item| item.starts_with("struct.") || item.starts_with("enum.")).collect();
+    let debug =
+        list.lines().filter_map(|line| Some(line.split_once(": impl")?.0).filter(|_| line.contains("Debug for ")));
+    let debug: BTreeSet<&str> = debug.collect();
+    types.difference(&debug).copied().collect()
+}
+
+/// Types of another crate, whose items are not in the list.
+const FOREIGN: &[&str] = &["struct.bf16", "struct.f16"];
+
+#[test]
+fn public_types_have_debug() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let list = fs::read_to_string(root.join("tests/data/public.txt")).unwrap();
+    assert_eq!(types_without_debug(&list), FOREIGN);
+    assert_eq!(types_without_debug("a: struct.X\na: enum.Y\nstruct.X: impl Debug for X\n"), ["enum.Y"]);
 }
 
 #[test]
