@@ -52,12 +52,14 @@ impl Diagnostic {
     }
 
     /// Adds a line without a place.
+    #[must_use]
     pub fn note(mut self, message: impl Into<String>) -> Diagnostic {
         self.notes.push(Note { message: message.into(), location: None });
         self
     }
 
     /// Adds a line with another place.
+    #[must_use]
     pub fn note_at(mut self, message: impl Into<String>, location: Option<Location>) -> Diagnostic {
         self.notes.push(Note { message: message.into(), location });
         self

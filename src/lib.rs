@@ -179,6 +179,7 @@ pub mod ops;
 pub mod pass;
 pub mod prelude;
 pub mod runtime;
+mod sealed;
 mod target;
 #[cfg(feature = "test")]
 pub mod test;

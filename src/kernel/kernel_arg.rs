@@ -5,6 +5,7 @@ use std::any::TypeId;
 use super::launch_arg::{Constant, ConstantValue, LaunchArg};
 use super::tuples::for_each_tuple;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
+use crate::sealed::Sealed;
 use crate::tile::{Scalar, Tracer};
 
 /// Conversion of a launch argument of the host into the kernel parameter `P`.
@@ -23,6 +24,9 @@ use crate::tile::{Scalar, Tracer};
 ///
 /// Compiled code is cached by the types of the kernel, of the given arguments, and of the kernel's
 /// parameters. `from_traced` therefore has to be a pure function.
+///
+/// Programs may implement this trait; for structs by the macro
+/// [`impl_kernel_args!`](crate::impl_kernel_args).
 #[diagnostic::on_unimplemented(
     message = "the argument is `{Self}`, but the kernel's parameter is `{P}`",
     label = "the kernel takes `{P}` here",
@@ -322,6 +326,8 @@ impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
 /// The arguments of a launch: a tuple with an [`IntoKernelArg`] for each parameter of a kernel with
 /// the parameters `P`, in their order.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// use cutlet::kernel::{Kernel, KernelArgs};
@@ -340,8 +346,9 @@ impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
     note = "a launch has one argument for each parameter of the kernel, in their order: `(&a, &mut c, 2.0)`; a single one \
             is `(&mut c,)`"
 )]
-pub trait KernelArgs<P>: IntoKernelArg<P> {}
+pub trait KernelArgs<P>: Sealed + IntoKernelArg<P> {}
 
+impl<A: IntoKernelArg<P>, P> Sealed for Arguments<A, P> {}
 #[diagnostic::do_not_recommend]
 impl<A: IntoKernelArg<P>, P> KernelArgs<P> for Arguments<A, P> {}
 

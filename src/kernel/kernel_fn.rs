@@ -10,7 +10,8 @@ use crate::tile::{self, trace_into_module};
 
 /// A function or closure with the parameters `Params`, a tuple of at most 16 elements.
 ///
-/// `Params` is inferred from the function.
+/// `Params` is inferred from the function. Programs may implement this trait, for example for a
+/// struct whose type parameters select the code.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a kernel",
     label = "a kernel is a function or closure (`Fn`) of at most 16 parameters that returns nothing",

@@ -10,23 +10,17 @@ use crate::backend::ParamWord;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
 use crate::runtime::{Device, MemoryUse};
+use crate::sealed::Sealed;
 use crate::tile::{Scalar, Tracer};
 
 /// A constant argument kept with a compiled kernel, to be compared with later launches.
 pub type StoredConstant = Box<dyn Any + Send + Sync>;
 
-pub(crate) mod sealed {
-    /// Marker of the types that may implement [`super::LaunchArg`]. See the head of [`super`].
-    pub trait Sealed {}
-}
-
-use self::sealed::Sealed;
-
 /// An argument that a launch handles: an array or a view of one, a number, a [`Constant`], a tuple
 /// or list of arguments.
 ///
-/// Sealed: a launch relies on the agreement of the methods. Other types are decomposed into such
-/// arguments by [`IntoKernelArg`](super::IntoKernelArg).
+/// This trait is sealed: a launch relies on the agreement of the methods. Other types are decomposed
+/// into such arguments by [`IntoKernelArg`](super::IntoKernelArg).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a launch",
     note = "arrays are passed by reference: `&array` arrives as `Array`, `&mut array` as `ArrayMut`",
@@ -92,8 +86,6 @@ pub trait LaunchArg: Sealed {
 
 macro_rules! scalar_argument {
     ($($name:ident)+) => {$(
-        impl Sealed for $name {}
-
         impl LaunchArg for $name {
             type Traced = Scalar<$name>;
             type Output = ();
@@ -121,6 +113,8 @@ macro_rules! scalar_argument {
 scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 
 /// A value that can be a constant of the compiled code.
+///
+/// This trait is sealed: each type with its bounds implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a `Constant`",
     note = "a constant is compared and hashed: `Hash + Eq + Clone + Send + Sync + 'static`",
@@ -214,8 +208,6 @@ macro_rules! list_methods {
     };
 }
 
-impl<A: LaunchArg> Sealed for Vec<A> {}
-
 /// A list of arguments. Its length is compiled in.
 impl<A: LaunchArg> LaunchArg for Vec<A> {
     type Traced = Vec<A::Traced>;
@@ -235,8 +227,6 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
         self.iter().map(|arg| arg.trace(tracer)).collect()
     }
 }
-
-impl<A: LaunchArg> Sealed for Option<A> {}
 
 /// An optional argument. Its presence is compiled in.
 impl<A: LaunchArg> LaunchArg for Option<A> {
@@ -258,8 +248,6 @@ impl<A: LaunchArg> LaunchArg for Option<A> {
     }
 }
 
-impl<A: LaunchArg, const N: usize> Sealed for [A; N] {}
-
 impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {
     type Traced = [A::Traced; N];
     type Output = [A::Output; N];
@@ -280,7 +268,7 @@ impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {
 
 macro_rules! tuples {
     ($(($($arg:ident $_param:ident $index:tt),*))+) => {$(
-        impl<$($arg: LaunchArg),*> Sealed for ($($arg,)*) {}
+        impl<$($arg),*> Sealed for ($($arg,)*) {}
 
         #[allow(clippy::unused_unit)]
         impl<$($arg: LaunchArg),*> LaunchArg for ($($arg,)*) {

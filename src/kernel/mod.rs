@@ -43,7 +43,6 @@ pub use kernel_fn::trace_kernel;
 pub(crate) use kernel_fn::{name_of, refuse_nested};
 #[doc(hidden)]
 pub use launch_arg::StoredConstant;
-pub(crate) use launch_arg::sealed;
 pub use launch_arg::{Constant, ConstantValue, LaunchArg};
 pub use raw_ptr::RawPtr;
 #[doc(hidden)]

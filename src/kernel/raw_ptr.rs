@@ -6,10 +6,10 @@ use std::marker::PhantomData;
 use super::arg_signature::ArgSignature;
 use super::kernel_arg::arrives_as_it_is;
 use super::launch_arg::LaunchArg;
-use super::launch_arg::sealed::Sealed;
 use super::word_buffer::WordWriter;
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
+use crate::sealed::Sealed;
 use crate::tile::{Ptr, Tracer};
 
 /// An address in memory outside of the arrays of this crate; arrives in the kernel as a [`Ptr<T>`].

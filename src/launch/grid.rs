@@ -94,6 +94,8 @@ impl Grid {
 
 /// The grid of a launch: a [`Grid`], or one to three integers: `8`, `[8, 4]`, `(8, 4, 2)`.
 ///
+/// Programs may implement this trait; a type that implements `Into<Grid>` has it.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn on_grid(grid: impl ct::IntoGrid) -> ct::Result<()> {

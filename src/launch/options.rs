@@ -98,6 +98,7 @@ impl<'s> Launch<'s> {
     /// assert_eq!(x.to_vec()?, [1]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn stream(mut self, stream: &'s Stream) -> Launch<'s> {
         self.stream = Some(stream);
         self
@@ -111,6 +112,7 @@ impl<'s> Launch<'s> {
     /// ct::Launch::new(1).backend(ct::Backend::Cpu).launch(|| ct::println!("interpreted"), ())?;
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn backend(mut self, backend: Backend) -> Launch<'s> {
         self.backend = Some(backend);
         self
@@ -126,6 +128,7 @@ impl<'s> Launch<'s> {
     /// assert_eq!(x.to_vec()?, [1; 4]);
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn hints(mut self, hints: Hints) -> Launch<'s> {
         self.hints = hints;
         self
@@ -192,6 +195,7 @@ impl<'s> Launch<'s> {
     /// assert!(error.contains("division by zero: 12 / 0 in i32 at [1] of the tile, and a store at"), "{error}");
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn checks(mut self, checks: Checks) -> Launch<'s> {
         self.checks = Some(checks);
         self
@@ -229,6 +233,7 @@ impl<'s> Launch<'s> {
     /// # Errors
     /// The launch returns [`Error::Kernel`] with the lines of ops that have no form in this mode.
     /// For a kernel that was compiled without this mode it returns [`Error::Argument`].
+    #[must_use]
     pub fn exact(mut self) -> Launch<'s> {
         self.exact = true;
         self
@@ -270,6 +275,7 @@ impl<'s> Launch<'s> {
     /// outside of its array, and with the operation if this is not decided. Raw pointers have no
     /// extents, so their accesses are not decided. [`Launch::compile`] returns
     /// [`Error::Argument`]: a compiled kernel serves every grid.
+    #[must_use]
     pub fn proved(mut self) -> Launch<'s> {
         self.proved = true;
         self

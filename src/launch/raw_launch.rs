@@ -1,6 +1,7 @@
 //! Compiled kernel with its parameters for the driver, for launches outside of this crate.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::sync::Arc;
 
 use super::compile::executable::GpuCode;
@@ -31,6 +32,17 @@ pub struct RawLaunch {
     failure: Option<Arc<FailureNote>>,
     /// Keeps the code loaded on the GPU.
     _kernel: Specialized,
+}
+
+impl fmt::Debug for RawLaunch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawLaunch")
+            .field("function", &self.function)
+            .field("threads", &self.threads)
+            .field("shared_bytes", &self.shared_bytes)
+            .field("cluster", &self.cluster)
+            .finish_non_exhaustive()
+    }
 }
 
 impl RawLaunch {

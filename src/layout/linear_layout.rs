@@ -219,6 +219,7 @@ impl Layout {
     /// let layout = cutlet::layout::Layout::blocked(&[16, 64], &[1, 0], 4, 4);
     /// assert_eq!(layout.reshape(&[1024]).element(1, 16, 0), 65);
     /// ```
+    #[must_use]
     pub fn reshape(&self, shape: &[i64]) -> Layout {
         assert_eq!(
             elements(shape),
@@ -239,6 +240,7 @@ impl Layout {
     /// use cutlet::layout::Layout;
     /// assert_eq!(Layout::blocked(&[16, 64], &[1, 0], 4, 4).permute(&[1, 0]), Layout::blocked(&[64, 16], &[0, 1], 4, 4));
     /// ```
+    #[must_use]
     pub fn permute(&self, permutation: &[usize]) -> Layout {
         assert!(is_permutation(permutation, self.shape.len()), "{permutation:?} for {:?}", self.shape);
         let shape: Vec<i64> = permutation.iter().map(|&axis| self.shape[axis]).collect();
@@ -260,6 +262,7 @@ impl Layout {
     /// ```
     /// assert_eq!(cutlet::layout::Layout::replicated(&[1, 8], 1).squeeze(0).shape(), [8]);
     /// ```
+    #[must_use]
     pub fn squeeze(&self, axis: usize) -> Layout {
         assert_eq!(self.shape[axis], 1, "axis {axis} of {:?} is not of extent 1", self.shape);
         let mut shape = self.shape.to_vec();
@@ -272,6 +275,7 @@ impl Layout {
     /// ```
     /// assert_eq!(cutlet::layout::Layout::replicated(&[8], 1).unsqueeze(1).shape(), [8, 1]);
     /// ```
+    #[must_use]
     pub fn unsqueeze(&self, axis: usize) -> Layout {
         let mut shape = self.shape.to_vec();
         shape.insert(axis, 1);
@@ -287,6 +291,7 @@ impl Layout {
     /// let rows = (spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap().reduce(1);
     /// assert_eq!((rows.shape(), rows.num_registers(), rows.replication()), (&[8, 1][..], 1, 4));
     /// ```
+    #[must_use]
     pub fn reduce(&self, axis: usize) -> Layout {
         let mut shape = self.shape.to_vec();
         shape[axis] = 1;
@@ -304,6 +309,7 @@ impl Layout {
     /// let column = layout.project(&[8, 1]); // what a column must be so that stretching it moves nothing
     /// assert_eq!((column.num_registers(), column.replication()), (8, 32));
     /// ```
+    #[must_use]
     pub fn project(&self, source: &[i64]) -> Layout {
         let bases = self.projection(source);
         self.map_bases(source.to_vec(), |basis| f2_matrix::apply(&bases, basis)).canonical()
@@ -345,6 +351,7 @@ impl Layout {
     /// let twice = cutlet::layout::Layout::new([32], vec![0], vec![1, 2, 4, 8, 16], vec![]);
     /// assert_eq!((twice.num_registers(), twice.canonical().num_registers()), (2, 1));
     /// ```
+    #[must_use]
     pub fn canonical(&self) -> Layout {
         Layout { register: self.register.iter().copied().filter(|&basis| basis != 0).collect(), ..self.clone() }
     }

@@ -287,6 +287,7 @@ impl Modes {
     /// let layout = spatial([2, 1]) * spatial([4, 1]) * local([1, 2]);
     /// assert_eq!(layout.canonical().mode_shape(), [8, 2]);
     /// ```
+    #[must_use]
     pub fn canonical(&self) -> Modes {
         let long = |mode: &SpatialMode| self.spatial_extent(*mode) != 1;
         let spatial: Vec<SpatialMode> = self.spatial.iter().copied().filter(long).collect();

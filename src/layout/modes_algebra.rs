@@ -48,6 +48,7 @@ impl Modes {
     /// use cutlet::layout::spatial;
     /// assert_eq!(spatial([4]).replicate(2).places(&[3]), [(3, 0), (7, 0)]);
     /// ```
+    #[must_use]
     pub fn replicate(mut self, count: i64) -> Modes {
         assert!(count > 0, "{count} replicas");
         self.spatial.insert(0, SpatialMode::Replicas(count));
@@ -174,6 +175,7 @@ impl Modes {
     /// let layout = spatial([4]).concat(&local([2]));
     /// assert_eq!(layout, spatial([4, 1]) * local([1, 2]));
     /// ```
+    #[must_use]
     pub fn concat(&self, inner: &Modes) -> Modes {
         let (rank, count) = (self.shape.len(), self.mode_shape.len());
         let moved = inner.spatial.iter().map(|mode| match mode {

@@ -8,6 +8,7 @@ use crate::ops::control::grid::{bid, num_blocks};
 use crate::ops::create::construct::scalar;
 use crate::ops::debug::require::require;
 use crate::ops::support::operand::Operand;
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record, with_location};
 
 /// A cluster: adjacent tile blocks along grid axis 0 that run at the same time and exchange tiles
@@ -41,6 +42,8 @@ pub struct Cluster {
 
 /// Tiles that a [`Cluster`] exchanges: those with 1 to 5 axes.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
@@ -58,7 +61,7 @@ pub struct Cluster {
 /// assert_eq!(y.to_vec()?, [1, 0, 3, 2]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-pub trait ClusterTile: Sized {
+pub trait ClusterTile: Sealed + Sized {
     /// The tile with one more axis, the first one.
     type Gathered;
     #[doc(hidden)]
@@ -70,6 +73,8 @@ pub trait ClusterTile: Sized {
 }
 
 /// Tiles that a [`Cluster`] combines: those of numbers with 1 to 5 axes.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// use cutlet as ct;

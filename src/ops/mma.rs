@@ -4,6 +4,7 @@ use crate::dtype::DType;
 use crate::element::{Element, MatmulInput, MmaInput, ScaledInput, tf32};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Flag, OpId, Opcode, Sign, Type, Value};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Names a rank for the compiler's messages.
@@ -20,10 +21,12 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 /// ct::assert!(product(ct::astile([[2.0, 1.0]]), ct::astile([[3.0], [4.0]])).eq(10.0));
 /// # });
 /// ```
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Rank<const R: usize>;
 
 /// Ranks that matrices come in: 2, or 3 with a leading batch axis.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -41,7 +44,8 @@ pub struct Rank<const R: usize>;
     message = "matrices are tiles with 2 axes, or 3 with a batch axis in front: `{Self}` is not a matrix",
     note = "give a vector a second axis with `.unsqueeze(0)` or `.unsqueeze(1)`"
 )]
-pub trait MatrixRank {}
+pub trait MatrixRank: Sealed {}
+impl<const R: usize> Sealed for Rank<R> {}
 impl MatrixRank for Rank<2> {}
 impl MatrixRank for Rank<3> {}
 

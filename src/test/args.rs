@@ -4,6 +4,7 @@
 //! case, which is allocated before each launch.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::fmt::Debug;
 use std::rc::Rc;
 
@@ -13,15 +14,17 @@ use super::arrays::host::HostArray;
 use super::arrays::values::Values;
 use crate::backend::ParamWord;
 use crate::element::{ByteSized, bf16, f8e4m3fn, f8e5m2, f16};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, Constant, ConstantValue, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::{ByPointer, DeviceView, DeviceViewMut, MemoryUse};
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Ptr, Tracer};
 
 /// An array of a case, which launches and the reference share.
 pub(super) type SharedArray = Rc<RefCell<dyn AnyArray>>;
 
 /// An argument of a property: an array, a number, a [`Constant`], or a tuple of arguments.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// use cutlet::test::{Input, TestArg};
@@ -33,7 +36,7 @@ pub(super) type SharedArray = Rc<RefCell<dyn AnyArray>>;
     note = "arrays are `Input::new(shape)`, `Output::new(shape)`, `InOut::new(shape)`; other arguments are numbers and \
             `ct::Constant(x)`, where `x` is `Debug`"
 )]
-pub trait TestArg: Clone {
+pub trait TestArg: Sealed + Clone {
     /// The argument of a reference: `&HostArray`, `&mut HostArray`, a number, or the value of a
     /// constant.
     type Host<'a>;
@@ -87,8 +90,6 @@ pub trait TestArg: Clone {
 /// Implements a launch argument by the view of an array.
 macro_rules! launch_argument {
     ([$($generics:tt)*] $ty:ty, $traced:ty; $this:ident $shared:expr, $with:ident($view:ident => $arg:expr)) => {
-        impl<$($generics)*> Sealed for $ty {}
-
         impl<$($generics)*> LaunchArg for $ty {
             type Traced = $traced;
             type Output = ();
@@ -147,9 +148,18 @@ macro_rules! arrays {
             /// ```
             #[doc = concat!("let x = cutlet::test::", stringify!($name), "::<f32, 2>::new([3, 4]).contiguous();")]
             /// ```
+            #[must_use]
             pub fn contiguous(self) -> Self {
                 self.0.borrow_mut().is_contiguous = true;
                 self
+            }
+        }
+
+        impl<T: TestElement, const R: usize> Sealed for $name<T, R> {}
+
+        impl<T: TestElement, const R: usize> fmt::Debug for $name<T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_tuple(stringify!($name)).finish_non_exhaustive()
             }
         }
 
@@ -260,6 +270,7 @@ macro_rules! filled {
             /// use cutlet::test::Values;
             #[doc = concat!("let x = cutlet::test::", stringify!($name), "::<f32, 1>::new([3]).values(Values::between(0.0, 1.0));")]
             /// ```
+            #[must_use]
             pub fn values(self, values: Values) -> Self {
                 self.0.borrow_mut().values = values;
                 self
@@ -278,6 +289,7 @@ macro_rules! compared {
             /// ```
             #[doc = concat!("let x = cutlet::test::", stringify!($name), "::<f32, 1>::new([3]).unchecked();")]
             /// ```
+            #[must_use]
             pub fn unchecked(self) -> Self {
                 self.0.borrow_mut().is_checked = false;
                 self

@@ -1,6 +1,7 @@
 //! Draws of a case: named extents, options and numbers, each a function of the seed and its name.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::random::Random;
 
@@ -52,6 +53,15 @@ pub struct Draw<'c> {
     case: &'c Case,
     drawn: Vec<Drawn>,
     is_rejected: bool,
+}
+
+impl fmt::Debug for Draw<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draw")
+            .field("draws", &self.drawn.len())
+            .field("is_rejected", &self.is_rejected)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<'c> Draw<'c> {

@@ -1,5 +1,7 @@
 //! The interface of properties of host functions that queue launches.
 
+use std::fmt;
+
 use super::args::TestArg;
 use super::draw::Draw;
 use super::kernel::Runner;
@@ -34,6 +36,7 @@ use crate::runtime::Stream;
 ///     .reference(|(x, y)| y.fill(|i| 2.0 * x[i]))
 ///     .run();
 /// ```
+#[derive(Debug)]
 pub struct Function {
     name: String,
 }
@@ -52,6 +55,12 @@ pub struct Function {
 pub struct FunctionWithArgs<'k, A> {
     name: String,
     draw: Box<dyn Fn(&mut Draw<'_>) -> A + 'k>,
+}
+
+impl<A> fmt::Debug for FunctionWithArgs<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionWithArgs").field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Function {

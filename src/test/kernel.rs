@@ -1,5 +1,6 @@
 //! The interface of properties: a kernel, its arguments, its reference, and the requirements.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::path::PathBuf;
 
@@ -43,6 +44,12 @@ use crate::runtime::Device;
 pub struct Kernel<K, P> {
     kernel: K,
     params: PhantomData<fn(P)>,
+}
+
+impl<K, P> fmt::Debug for Kernel<K, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel").field("name", &std::any::type_name::<K>()).finish_non_exhaustive()
+    }
 }
 
 impl<K: crate::kernel::Kernel<P>, P> Kernel<K, P> {
@@ -132,6 +139,12 @@ pub struct Runner<'k, A: TestArg> {
     settings: Settings,
 }
 
+impl<A: TestArg> fmt::Debug for Runner<'_, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runner").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
 impl<'k, A: TestArg> Runner<'k, A> {
     /// Returns the property of the kernel or function with this name, without requirements.
     pub(super) fn of(name: String, draw: DrawArgs<'k, A>, launch: LaunchArgs<'k, A>) -> Self {
@@ -152,6 +165,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     ///     .reference(|(x, y)| y.fill(|i| 2.0 * x[i]))
     ///     .run();
     /// ```
+    #[must_use]
     pub fn reference(mut self, reference: impl for<'a> Fn(A::Host<'a>) + 'k) -> Self {
         self.reference = Some(Box::new(reference));
         self
@@ -176,6 +190,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     ///     .splits_along("rows")
     ///     .run();
     /// ```
+    #[must_use]
     pub fn splits_along(mut self, extent: &str) -> Self {
         self.settings.laws.push(Law::Splits(extent.to_owned()));
         self
@@ -190,6 +205,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     /// let sums = |x: Array<f32, 1>, y: ArrayMut<f32, 1>| y.store(0, x.load(0, [8]).cumsum(0));
     /// Kernel::new(sums).shapes(|_| (1, (Input::new([8]), Output::new([8])))).linear_in(0).run();
     /// ```
+    #[must_use]
     pub fn linear_in(mut self, array: usize) -> Self {
         self.settings.laws.push(Law::Linear(array));
         self
@@ -214,6 +230,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     ///     .independent_of("tile")
     ///     .run();
     /// ```
+    #[must_use]
     pub fn independent_of(mut self, draw: &str) -> Self {
         self.settings.laws.push(Law::Independent(draw.to_owned()));
         self
@@ -233,6 +250,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     ///     .tolerance(1e-4, 1e-6)
     ///     .run();
     /// ```
+    #[must_use]
     pub fn tolerance(mut self, relative: f64, absolute: f64) -> Self {
         self.settings.tolerance = Some(Tolerance { relative, absolute });
         self
@@ -248,6 +266,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     /// let property = Kernel::new(ones).shapes(|_| (1, (Output::new([8]),))).reference(|(y,)| y.fill(|_| 1));
     /// assert_eq!(property.cases(3).check().unwrap().cases, 3);
     /// ```
+    #[must_use]
     pub fn cases(mut self, cases: usize) -> Self {
         self.settings.cases = Some(cases);
         self
@@ -262,6 +281,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     /// let property = Kernel::new(ones).shapes(|_| (1, (Output::new([8]),))).reference(|(y,)| y.fill(|_| 1));
     /// assert_eq!(property.seed(0x1234).check().unwrap().cases, 1);
     /// ```
+    #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.settings.only = Some(seed);
         self
@@ -277,6 +297,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     /// let property = Kernel::new(ones).shapes(|_| (1, (Output::new([8]),))).reference(|(y,)| y.fill(|_| 1));
     /// property.corpus(std::env::temp_dir().join("regressions")).run();
     /// ```
+    #[must_use]
     pub fn corpus(mut self, folder: impl Into<PathBuf>) -> Self {
         self.settings.corpus = Some(folder.into());
         self
@@ -290,6 +311,7 @@ impl<'k, A: TestArg> Runner<'k, A> {
     /// let ones = |y: ArrayMut<i32, 1>| y.store(0, ct::ones([8]));
     /// Kernel::new(ones).shapes(|_| (1, (Output::new([8]),))).reference(|(y,)| y.fill(|_| 1)).without_corpus().run();
     /// ```
+    #[must_use]
     pub fn without_corpus(mut self) -> Self {
         self.settings.corpus = None;
         self

@@ -4,8 +4,7 @@ use std::marker::PhantomData;
 
 use super::trace::{ValueHandle, record};
 use crate::element::Element;
-
-use self::sealed::Handle;
+use crate::sealed::Sealed;
 
 /// A block of `R` dimensions of elements of type `T`, held by one tile block.
 ///
@@ -59,6 +58,8 @@ impl<T> Copy for Scalar<T> {}
 
 /// [`Tile`] or [`Scalar`]: the operands of elementwise operations.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -68,7 +69,7 @@ impl<T> Copy for Scalar<T> {}
 /// ct::assert!(halved(ct::astile([2.0f32, 4.0])).eq(ct::astile([1.0, 2.0])) & halved(ct::scalar(2.0f32)).eq(1.0));
 /// # });
 /// ```
-pub trait TileLike: Copy + sealed::Handle {
+pub trait TileLike: Copy + Handle {
     /// Element type.
     type Elem: Element;
     /// Number of dimensions; 0 for a scalar.
@@ -77,17 +78,16 @@ pub trait TileLike: Copy + sealed::Handle {
     type With<U: Element>: TileLike<Elem = U>;
 }
 
-pub(crate) mod sealed {
-    use super::ValueHandle;
-
-    /// Conversion between typed handles and recorded values.
-    pub trait Handle: Sized {
-        #[doc(hidden)]
-        fn raw(self) -> ValueHandle;
-        #[doc(hidden)]
-        fn from_raw(raw: ValueHandle) -> Self;
-    }
+/// Conversion between typed handles and recorded values.
+pub trait Handle: Sealed + Sized {
+    #[doc(hidden)]
+    fn raw(self) -> ValueHandle;
+    #[doc(hidden)]
+    fn from_raw(raw: ValueHandle) -> Self;
 }
+
+impl<T, const R: usize> Sealed for Tile<T, R> {}
+impl<T> Sealed for Scalar<T> {}
 
 impl<T: Element, const R: usize> TileLike for Tile<T, R> {
     type Elem = T;

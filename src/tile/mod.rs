@@ -24,7 +24,7 @@ pub use array_info::ArrayInfo;
 pub(crate) use array_table::TableHandle;
 pub use array_table::{Arrays, ArraysMut};
 pub(crate) use broadcast::{Arg, ElementwiseBody};
-pub(crate) use handle::sealed::Handle;
+pub(crate) use handle::Handle;
 pub use handle::{Scalar, Tile, TileLike};
 pub use pointer::{Ptr, PtrTile};
 pub use trace::is_tracing;

@@ -2,8 +2,9 @@
 
 use std::marker::PhantomData;
 
-use super::handle::sealed::Handle;
+use super::handle::Handle;
 use super::trace::ValueHandle;
+use crate::sealed::Sealed;
 
 /// The address of an element of type `T` in device memory. `Copy`: a handle.
 ///
@@ -61,6 +62,7 @@ macro_rules! pointer_handle {
         }
         impl<$($generics)*> Copy for $ty {}
 
+        impl<$($generics)*> Sealed for $ty {}
         impl<$($generics)*> Handle for $ty {
             fn raw(self) -> ValueHandle {
                 self.raw

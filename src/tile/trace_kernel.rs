@@ -3,8 +3,8 @@
 use super::array::{Array, ArrayMut};
 use super::array_info::ArrayInfo;
 use super::array_table::{Arrays, ArraysMut};
+use super::handle::Handle;
 use super::handle::Scalar;
-use super::handle::sealed::Handle;
 use super::pointer::Ptr;
 use super::trace::{Place, Session, can_launch, record};
 use crate::dtype::DType;

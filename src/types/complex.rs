@@ -7,6 +7,7 @@
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
 use crate::element::{bf16, f16};
+use crate::sealed::Sealed;
 
 /// A complex number of two parts of type `X`: a host value (`Complex<f32>`), or a scalar
 /// (`Complex<Scalar<f32>>`) or tile (`Complex<Tile<f32, R>>`) of a kernel.
@@ -65,13 +66,9 @@ unsafe impl<X: bytemuck::Zeroable> bytemuck::Zeroable for Complex<X> {}
 // SAFETY: `repr(C)` places two parts of one such type in sequence, without padding bytes.
 unsafe impl<X: bytemuck::Pod> bytemuck::Pod for Complex<X> {}
 
-mod sealed {
-    /// Sealed: complex arithmetic is implemented for these parts only.
-    pub trait Sealed {}
-}
-pub(crate) use sealed::Sealed;
-
 /// Parts of complex numbers: floats of the host, and scalars and tiles of floats.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// use cutlet::math::{Complex, ComplexPart};
@@ -85,8 +82,8 @@ pub(crate) use sealed::Sealed;
     note = "parts are f16, bf16, f32 or f64, or a `Scalar` or `Tile` of these"
 )]
 pub trait ComplexPart:
-    Copy
-    + Sealed
+    Sealed
+    + Copy
     + Add<Self, Output = Self>
     + Sub<Self, Output = Self>
     + Mul<Self, Output = Self>
@@ -117,7 +114,6 @@ pub trait ComplexPart:
 
 macro_rules! host_parts {
     ($($name:ident $to:expr, $from:expr;)+) => {$(
-        impl Sealed for $name {}
         impl ComplexPart for $name {
             fn fused(self, factor: Self, addend: Self) -> Self {
                 $from($to(self).mul_add($to(factor), $to(addend)))

@@ -11,18 +11,21 @@ pub use half::{bf16, f16};
 
 use crate::dtype::DType;
 use crate::ir::Rounding;
+use crate::sealed::Sealed;
 use crate::types::float_codec;
 
-use self::sealed::Sealed;
+use self::bytes::ElementBytes;
 
-mod sealed {
-    /// Sealed: memory of arrays is read and written as these types, which have the size of their
-    /// elements.
+mod bytes {
+    use crate::sealed::Sealed;
+
+    /// Memory of an element: arrays are read and written as these types, which have the size of
+    /// their elements.
     ///
     /// # Safety
     /// A value has no padding. `Pattern` has the size and the alignment of `Self`, and its bytes
     /// are a value of `Self` if `is_value` returns true.
-    pub unsafe trait Sealed: Sized {
+    pub unsafe trait ElementBytes: Sealed + Sized {
         /// Any bytes of the size of one element.
         type Pattern: bytemuck::Pod;
 
@@ -33,10 +36,12 @@ mod sealed {
     }
 }
 
-/// A type of elements of tiles and arrays. Sealed: unsafe code relies on its constants.
+/// A type of elements of tiles and arrays.
 ///
 /// One host value has one element, also if memory packs several into a byte (`f4e2m1fn`) or widens
 /// them.
+///
+/// This trait is sealed: unsafe code relies on its constants.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -47,7 +52,7 @@ mod sealed {
 /// ct::assert!(doubled(ct::astile([true, false])).eq(ct::astile([true, false, true, false])));
 /// # });
 /// ```
-pub trait Element: Sealed + Copy + Debug + PartialEq + Send + Sync + 'static {
+pub trait Element: ElementBytes + Copy + Debug + PartialEq + Send + Sync + 'static {
     /// Element type of the IR. Integers of both signs share one.
     const DTYPE: DType;
     /// True for integer types with a sign, false for floats and bool.
@@ -72,6 +77,8 @@ pub trait Element: Sealed + Copy + Debug + PartialEq + Send + Sync + 'static {
 
 /// Types with arithmetic: the integers (not bool) and the [`Float`] types.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -88,6 +95,8 @@ pub trait Element: Sealed + Copy + Debug + PartialEq + Send + Sync + 'static {
 pub trait Number: Comparable {}
 
 /// Floats with arithmetic and mathematical functions: f16, bf16, f32, f64.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -106,6 +115,8 @@ pub trait Float: Signed + AnyFloat {}
 
 /// Integers, not bool.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -120,6 +131,8 @@ pub trait Int: Number + Bits {}
 
 /// Types with a sign: signed integers and [`Float`] types.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -133,6 +146,8 @@ pub trait Int: Number + Bits {}
 pub trait Signed: Number {}
 
 /// Types with bitwise operations: the integers and bool.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -151,6 +166,8 @@ pub trait Bits: Comparable {}
 
 /// Types whose elements can be compared: [`Number`] types and bool.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -168,6 +185,8 @@ pub trait Comparable: ByteSized {}
 
 /// All floating-point types, including those without arithmetic (tf32 and the 8- and 4-bit floats).
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -182,6 +201,8 @@ pub trait AnyFloat: Element {}
 
 /// Element types whose size is a number of whole bytes: all but the packed 4-bit float.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -195,6 +216,8 @@ pub trait AnyFloat: Element {}
 pub trait ByteSized: Element {}
 
 /// A left operand of `mma`, for a type of the right operand and of the accumulator.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -215,6 +238,8 @@ pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
 /// A left operand of `matmul`, for a type of the right operand; they determine the accumulator
 /// type.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -234,6 +259,8 @@ pub trait MatmulInput<Rhs: Element>: MmaInput<Rhs, Self::Acc> {
 }
 
 /// An operand of `mma_scaled`, for a type of its scales.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -268,6 +295,8 @@ impl ScaledInput<f8e4m3fn> for f4e2m1fn {
 
 /// Numeric conversion to `U`, for each pair of element types.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -281,6 +310,8 @@ pub trait CastTo<U: Element>: Element {}
 impl<T: Element, U: Element> CastTo<U> for T {}
 
 /// Reinterpretation of the bits as another type of the same width.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -355,10 +386,11 @@ macro_rules! newtype_float {
         // SAFETY: `repr(transparent)` around a number, any bytes of which are a value.
         unsafe impl bytemuck::Pod for $name {}
         // SAFETY: as above.
-        unsafe impl Sealed for $name {
+        unsafe impl ElementBytes for $name {
             type Pattern = $storage;
         }
 
+        impl Sealed for $name {}
         impl Element for $name {
             const DTYPE: DType = DType::$dtype;
             const SIGNED: bool = false;
@@ -418,6 +450,7 @@ newtype_float! {
 
 macro_rules! native_int {
     ($($name:ident $dtype:ident $signed:literal $unsigned:ident;)+) => {$(
+        impl Sealed for $name {}
         impl Element for $name {
             const DTYPE: DType = DType::$dtype;
             const SIGNED: bool = $signed;
@@ -437,7 +470,7 @@ macro_rules! native_int {
             }
         }
         // SAFETY: any bytes are a number.
-        unsafe impl Sealed for $name {
+        unsafe impl ElementBytes for $name {
             type Pattern = $name;
         }
         impl Number for $name {}
@@ -460,6 +493,7 @@ native_int! {
 
 macro_rules! native_float {
     ($($name:ident $dtype:ident $bits:ident $to:expr, $from:expr;)+) => {$(
+        impl Sealed for $name {}
         impl Element for $name {
             const DTYPE: DType = DType::$dtype;
             const SIGNED: bool = false;
@@ -479,7 +513,7 @@ macro_rules! native_float {
             }
         }
         // SAFETY: a float has the layout of its bits, any of which are a value.
-        unsafe impl Sealed for $name {
+        unsafe impl ElementBytes for $name {
             type Pattern = $bits;
         }
         impl Number for $name {}
@@ -502,6 +536,7 @@ impl Float for bf16 {}
 impl Float for f32 {}
 impl Float for f64 {}
 
+impl Sealed for bool {}
 impl Element for bool {
     const DTYPE: DType = DType::I1;
     const SIGNED: bool = false;
@@ -523,7 +558,7 @@ impl Element for bool {
 
 impl Bits for bool {}
 // SAFETY: a bool is a byte, which is 0 or 1.
-unsafe impl Sealed for bool {
+unsafe impl ElementBytes for bool {
     type Pattern = u8;
 
     fn is_value(pattern: &u8) -> bool {

@@ -7,12 +7,8 @@
 use std::fmt;
 
 use crate::element::{Element, f4e2m1fn, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu};
+use crate::sealed::Sealed;
 use crate::types::float_codec;
-
-mod sealed {
-    /// Sealed: code of kernels supports these formats only.
-    pub trait Sealed {}
-}
 
 /// Interpretation of the bits of a [`Narrow`] type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,6 +33,8 @@ pub enum NarrowFormat {
 /// of tiles with 4 and 8 bits (`i8`, `u8`, [`f8e4m3fn`], [`f8e5m2`], [`f8e8m0fnu`], [`f8e5m3fnu`],
 /// [`f4e2m1fn`]).
 ///
+/// This trait is sealed: code of kernels supports these formats only.
+///
 /// ```
 /// use cutlet::packed::{Narrow, f6e3m2, i4};
 /// assert_eq!(f6e3m2::from_value(3.3).to_value(), 3.5);
@@ -49,7 +47,7 @@ pub enum NarrowFormat {
     note = "packed arrays hold `UIntN<B>`, `IntN<B>` (u1 to u7, i1 to i7), `FloatN<E, M>` (f3e1m1 to f7e1m5), and the types of \
             8 bits"
 )]
-pub trait Narrow: sealed::Sealed + Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
+pub trait Narrow: Sealed + Copy + fmt::Debug + PartialEq + Send + Sync + 'static {
     /// Interpretation of the bits.
     const FORMAT: NarrowFormat;
     /// Number of bits.
@@ -138,7 +136,7 @@ macro_rules! integers {
             }
         }
 
-        impl<const B: u32> sealed::Sealed for $name<B> {}
+        impl<const B: u32> Sealed for $name<B> {}
     )+};
 }
 
@@ -223,7 +221,7 @@ impl<const E: u32, const M: u32> FloatN<E, M> {
     }
 }
 
-impl<const E: u32, const M: u32> sealed::Sealed for FloatN<E, M> {}
+impl<const E: u32, const M: u32> Sealed for FloatN<E, M> {}
 
 impl<const E: u32, const M: u32> PartialEq for FloatN<E, M> {
     fn eq(&self, other: &Self) -> bool {
@@ -287,7 +285,6 @@ impl<const E: u32, const M: u32> Narrow for FloatN<E, M> {
 
 macro_rules! elements {
     ($($name:ident $bits:literal $format:expr;)+) => {$(
-        impl sealed::Sealed for $name {}
 
         impl Narrow for $name {
             const FORMAT: NarrowFormat = $format;

@@ -32,6 +32,7 @@ const HIDDEN: &[(&str, &str, &str)] = &[
     ("lib.rs", "pub use types::float_codec", "encodings of floats, for tests"),
     ("ops/mod.rs", "pub use control::loop_state::Values", "`impl_loop_state!`"),
     ("runtime/mod.rs", "pub mod driver", "the driver interface, whose calls are unsafe"),
+    ("sealed.rs", "pub trait Sealed", "supertrait of sealed traits, which programs cannot name"),
     ("tile/mod.rs", "pub use trace_kernel::Tracer", "methods of `LaunchArg`, which is sealed"),
     ("ops/memory/load_store.rs", "pub fn store<", "the error of a store to an array that is read only"),
     ("ops/support/misuse.rs", "pub fn astype<", "the error of a conversion by another name"),

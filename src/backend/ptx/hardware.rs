@@ -47,11 +47,9 @@ pub const TMA_SMEM_ALIGN: u32 = 128;
 pub const MAX_TMA_BOX: u32 = 256;
 
 /// Bytes and alignment of an mbarrier (PTX, "Size and alignment of mbarrier object").
-#[expect(dead_code, reason = "`lower` has a constant of its own until its barriers are in one file")]
 pub const MBARRIER_BYTES: u32 = 8;
 
 /// Named barriers of a CTA (PTX, `barrier`: operand `a` is from 0 to 15).
-#[expect(dead_code, reason = "`lower` has a constant of its own until its barriers are in one file")]
 pub const NAMED_BARRIERS: u32 = 16;
 
 /// Rows of one `wgmma` (PTX, "Matrix shape": m64).

@@ -92,7 +92,7 @@ pub use device_assert::{
     Assertion, FailureSites, HangField, NoteField, RECORDS, RecordField, WARP_RECORDS, WaitObject, WaitSite,
 };
 #[cfg(any(test, feature = "_suite"))]
-pub(crate) use hardware::WARP_GROUP_WARPS;
+pub(crate) use hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 pub use isa::emit::global_symbol;
 #[cfg(any(test, feature = "_suite"))]
 pub(crate) use layout_inference::{ViewShape, contiguous_axis};

@@ -29,6 +29,8 @@ use crate::tile::Scalar;
 /// of the elements is unspecified. It depends on types, shapes and strides only, so rounded results
 /// are the same in every execution.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// use cutlet as ct;
 /// use cutlet::prelude::*;
@@ -336,6 +338,7 @@ impl<'a, T: ByteSized, const R: usize> DeviceView<'a, T, R> {
     /// assert_eq!(x.slice(0, 1..)?.expr().map(|x| x * 2.0).to_array()?.to_vec()?, [4.0, 6.0]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```
+    #[must_use]
     pub fn expr(self) -> DeviceView<'a, T, R> {
         self
     }

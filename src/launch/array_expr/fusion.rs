@@ -8,16 +8,19 @@ use crate::element::{ByteSized, Element};
 use crate::error::{Error, Result};
 use crate::kernel::IntoKernelArg;
 use crate::runtime::{DeviceArray, DeviceView};
+use crate::sealed::Sealed;
 use crate::tile::{Array, Scalar, Tile};
 
 /// Fused expression over arrays of one shape: an array, or functions of the elements of arrays.
 /// [`ArrayExpr`](crate::ArrayExpr) has its methods.
+///
+/// This trait is sealed.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an expression over arrays of {R} axes",
     note = "begin with `array.expr()` or `&array`; arrays of one shape can be zipped; elements are integers, bool, f16, \
             bf16, f32 or f64"
 )]
-pub trait FusedExpr<const R: usize>: Copy {
+pub trait FusedExpr<const R: usize>: Sealed + Copy {
     /// Element type.
     type Elem: ByteSized;
     #[doc(hidden)]
@@ -121,6 +124,10 @@ pub struct Zip<A, B, F> {
     pub(super) of: (A, B),
     pub(super) function: F,
 }
+
+impl<E, F> Sealed for Map<E, F> {}
+impl<E, N, F> Sealed for MapWith<E, N, F> {}
+impl<A, B, F> Sealed for Zip<A, B, F> {}
 
 macro_rules! debug {
     ($($name:ident<$($param:ident),+>)+) => {$(

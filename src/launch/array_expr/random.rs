@@ -17,6 +17,7 @@ use crate::tile::{ArrayMut, Scalar, Tile};
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Random {
     /// Floats in [0, 1).
     Uniform,
@@ -62,6 +63,8 @@ type Params = (Scalar<i32>, Scalar<i32>, Scalar<f32>);
 
 /// Element types of [`Device::random`]: f16, bf16, f32, f64 for floats, i8 to i64 and u8 to u64 for
 /// integers, bool.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;

@@ -1,8 +1,12 @@
 //! Spaces of configurations: Cartesian products of ranges.
 
+use crate::sealed::Sealed;
+
 /// Ranges whose Cartesian product is a list of configurations: a tuple of one to six lists or
 /// ranges.
-pub trait Ranges {
+///
+/// This trait is sealed.
+pub trait Ranges: Sealed {
     /// Tuple of one value of each range.
     type Point;
 

@@ -18,6 +18,8 @@ use crate::tile::{Place, Source, Tile, Trace, ValueHandle, caller_location, reco
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// /// The sum of all rows.
@@ -41,6 +43,8 @@ pub trait AtomicAdd: Number {}
 
 /// Element types with atomic maximum and minimum: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn largest<T: ct::ops::AtomicMinMax>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
@@ -60,6 +64,8 @@ pub trait AtomicMinMax: Number {}
 
 /// Element types with atomic bit operations: i32, i64, u32, u64.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn seen<T: ct::ops::AtomicBits>(x: Array<T, 1>, y: ArrayMut<T, 1>) {
@@ -78,6 +84,8 @@ pub trait AtomicMinMax: Number {}
 pub trait AtomicBits: Int {}
 
 /// Element types that can be exchanged atomically: those of 32 and 64 bits.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;

@@ -28,7 +28,7 @@ use crate::tile::{caller_location, with_location};
 /// assert_eq!(sums.to_vec()?, [0.0, 50.0, 100.0, 150.0]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Lock<const R: usize> {
     entry: EntryMut<i32, R>,
 }

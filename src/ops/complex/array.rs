@@ -7,6 +7,7 @@ use crate::ir::{Opcode, Type};
 use crate::ops::memory::access_options::{LoadOptions, StoreOptions};
 use crate::ops::support::axis::Axis;
 use crate::ops::support::tile_index::{Component, IntoIndex, TileIndex};
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 use crate::types::complex::Complex;
 
@@ -89,6 +90,7 @@ fn shape_of_parts<const R: usize>(mut shape: [usize; R]) -> [usize; R] {
 #[derive(Clone, Copy)]
 struct OfParts<const R: usize>([Component; R]);
 
+impl<const R: usize> Sealed for OfParts<R> {}
 impl<const R: usize> TileIndex<R> for OfParts<R> {
     fn components(self) -> [Component; R] {
         self.0

@@ -12,6 +12,8 @@ use crate::types::complex::Complex;
 /// Part types of Fourier transforms: f32 and f64. Numbers of f16 are cast:
 /// `z.map(|part| part.cast::<f32>())`.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {

@@ -7,11 +7,10 @@ use crate::ops::create::construct::full;
 use crate::ops::reduce::reduce::Axes;
 use crate::ops::support::operand::Operand;
 use crate::tile::{Scalar, Tile};
-use crate::types::complex::{Complex, ComplexPart, Sealed};
+use crate::types::complex::{Complex, ComplexPart};
 
 macro_rules! parts {
     ($([$($generics:tt)*] $ty:ty;)+) => {$(
-        impl<T: Float $($generics)*> Sealed for $ty {}
         #[diagnostic::do_not_recommend]
         impl<T: Float $($generics)*> ComplexPart for $ty {
             #[track_caller]

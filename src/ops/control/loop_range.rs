@@ -4,9 +4,12 @@ use std::marker::PhantomData;
 
 use crate::dtype::DType;
 use crate::element::Int;
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Scalar, ValueHandle, caller_location, record};
 
 /// Element types of loop counters.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -32,6 +35,8 @@ impl Count for u64 {}
 
 /// Host integers that combine with a `Scalar` of any type of loop counters.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -39,12 +44,14 @@ impl Count for u64 {}
 /// ct::assert!(sum.eq(3 + 4));
 /// # });
 /// ```
-pub trait HostCount: Copy {
+pub trait HostCount: Sealed + Copy {
     #[doc(hidden)]
     fn wide(self) -> i128;
 }
 
 /// Host integers that are also an end of a range without a `Scalar`, counted in i32.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -71,6 +78,8 @@ host_counts!(i32 i64 u32 usize);
 /// The two ends of a range, which may differ in type: two scalars of one type, a scalar and a host
 /// number, or two host numbers (counted in i32).
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -83,7 +92,7 @@ host_counts!(i32 i64 u32 usize);
     note = "both ends are scalars of one integer type; an i32, i64, u32 or usize of the host goes with each of them; two \
             host numbers are i32 or usize"
 )]
-pub trait Ends<B>: Copy {
+pub trait Ends<B>: Sealed + Copy {
     /// The type of the counter.
     type Counter: Count;
     #[doc(hidden)]
@@ -117,6 +126,8 @@ impl<H: HostIndex> Ends<H> for H {
 
 /// The step of a range that counts in `C`: a host number, also a negative one, or a `Scalar<C>`.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -128,7 +139,7 @@ impl<H: HostIndex> Ends<H> for H {
     message = "`{Self}` is not the step of a range that counts in `{C}`",
     note = "a step is a number of the host or a scalar of the counter's type"
 )]
-pub trait LoopStep<C>: Copy {
+pub trait LoopStep<C>: Sealed + Copy {
     #[doc(hidden)]
     fn step(self) -> Bound;
 }
@@ -192,6 +203,8 @@ impl Bounds {
 /// `..n` (from 0), `a..b` with ends of one type, and [`range`] with ends of different types, steps,
 /// directions and hints. Host numbers (i32, usize) are counted in i32, scalars in their own type.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -205,7 +218,7 @@ impl Bounds {
     message = "`{Self}` is not a loop range",
     note = "`..n`, `a..b`, `ct::range(a, b).step(s)`; for tuples of numbers and scalars `ct::range(0, n)`"
 )]
-pub trait LoopRange {
+pub trait LoopRange: Sealed {
     /// The argument of the body in each iteration.
     type Item;
     #[doc(hidden)]
@@ -229,6 +242,8 @@ pub struct StepRange<C = i32> {
     bounds: Bounds,
     counter: PhantomData<C>,
 }
+
+impl<C> Sealed for StepRange<C> {}
 
 /// Returns the range from `start` to before `end`, with a step of 1 or that of [`StepRange::step`],
 /// also downwards.
@@ -267,6 +282,8 @@ pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
 /// A range of scalars is no iterator, because its ends are unknown during tracing. The methods make
 /// a [`StepRange`] for a [`fold`](crate::fold) or [`for_each`](crate::for_each).
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn sums(y: ArrayMut<i32, 1>, a: Scalar<i32>, b: Scalar<i32>) {
@@ -279,7 +296,7 @@ pub fn range<A: Ends<B>, B>(start: A, end: B) -> StepRange<A::Counter> {
 /// assert_eq!(y.to_vec()?, [2 + 5, 5432]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-pub trait ScalarRange {
+pub trait ScalarRange: Sealed {
     /// The type of the counter.
     type Counter: Count;
 

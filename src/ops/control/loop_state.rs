@@ -9,6 +9,9 @@ use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile, ValueHandle};
 ///
 /// Arrays in memory are not state: a body simply uses them.
 ///
+/// Programs may implement this trait, for structs by the macro
+/// [`impl_loop_state!`](crate::impl_loop_state).
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {

@@ -8,6 +8,7 @@ use crate::ops::control::loop_range::{Count, StepRange};
 use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_shape::TileShape;
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// Extents in the type of the IR.
@@ -133,6 +134,8 @@ impl<T: ByteSized> From<T> for Scalar<T> {
 /// A range of host numbers as the numbers of a tile: `0..n`, or [`range`](crate::range) with a step
 /// or backwards.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -148,7 +151,7 @@ impl<T: ByteSized> From<T> for Scalar<T> {
             counts in any element type",
     note = "ends that are known only when the kernel runs are added: `start + ct::arange(0..n)`"
 )]
-pub trait TileRange {
+pub trait TileRange: Sealed {
     /// The element type: that of the numbers, and i32 for usize.
     type Elem: Number;
     /// Returns the first number, the number after the last one, and the step; `None` if they are

@@ -5,9 +5,12 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Opcode, Type};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 
 /// The elements of a tile with `R` axes: nested arrays, up to four levels deep.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -19,7 +22,7 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
     message = "`{Self}` is not the elements of a tile with {R} axes",
     note = "nested arrays of numbers: `[1, 2]`, `[[1.0, 2.0], [3.0, 4.0]]`"
 )]
-pub trait Dense<T, const R: usize> {
+pub trait Dense<T: Element, const R: usize>: Sealed {
     #[doc(hidden)]
     fn shape(&self) -> [usize; R];
     #[doc(hidden)]

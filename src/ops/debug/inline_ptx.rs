@@ -4,9 +4,12 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
 use crate::ir::{Attr, Opcode};
 use crate::ops::support::operand::{elementwise, value};
+use crate::sealed::Sealed;
 use crate::tile::{Place, Source, TileLike, ValueHandle, caller_location, record};
 
 /// Operands of [`ptx_elementwise`]: a tuple of one to three tiles or scalars.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -19,7 +22,7 @@ use crate::tile::{Place, Source, TileLike, ValueHandle, caller_location, record}
     message = "`{Self}` cannot be the operands of `ptx_elementwise`",
     note = "they are a tuple of one to three tiles or scalars: `(x,)`, `(x, y)`, `(x, y, z)`"
 )]
-pub trait PtxOperands: Copy {
+pub trait PtxOperands: Sealed + Copy {
     /// Value, element type and type name of each operand.
     #[doc(hidden)]
     fn list(self) -> Vec<(ValueHandle, DType, &'static str)>;

@@ -6,6 +6,7 @@ use super::format::{Message, traced};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, caller_location, record};
 
 /// Prints when the kernel runs, once for each tile block that executes the call.
@@ -61,6 +62,8 @@ pub fn print(message: Arguments<'_>) {
 /// Conditions of [`assert`](fn@assert): `Scalar<bool>`, or `Tile<bool, R>`, of which every element
 /// must be true.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -73,7 +76,7 @@ pub fn print(message: Arguments<'_>) {
     note = "an assertion takes a `Scalar<bool>` or a `Tile<bool, R>`; what is known while tracing goes into Rust's own \
             `assert!`"
 )]
-pub trait AssertCondition: Copy {
+pub trait AssertCondition: Sealed + Copy {
     #[doc(hidden)]
     fn source(self) -> Source;
 }

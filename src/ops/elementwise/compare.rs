@@ -9,6 +9,7 @@ use crate::element::{ByteSized, Comparable, Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
 use crate::ops::support::float_mode::scoped;
 use crate::ops::support::operand::{BroadcastOperand, Operand, beside, elementwise, methods, operand, uniform, value};
+use crate::sealed::Sealed;
 use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, caller_location};
 
 /// Records a comparison of two values of one shape.
@@ -53,6 +54,8 @@ macro_rules! comparisons {
 
 /// Bound of `==` and `<` between values of a kernel, which no type satisfies.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -67,7 +70,11 @@ macro_rules! comparisons {
     note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
             kernel is traced"
 )]
-pub trait ComparedByOperator<X> {}
+pub trait ComparedByOperator<X>: Sealed {
+    /// Seals the trait for each `X`: programs cannot name the type of the parameter.
+    #[doc(hidden)]
+    fn seal(_: no_operand::First);
+}
 
 /// Type that has the bound [`ComparedByOperator`] of an operator. With a bound of the operand,
 /// rustc prints the message of `PartialEq` where both operands have one type.
@@ -78,7 +85,10 @@ pub trait ComparedByOperator<X> {}
 /// ct::assert!(ct::bid(0).lt(ct::num_blocks(0))); // and not ct::bid(0) < ct::num_blocks(0)
 /// # });
 /// ```
+#[derive(Clone, Copy, Debug)]
 pub struct ComparisonOperator;
+
+impl Sealed for ComparisonOperator {}
 
 mod no_operand {
     pub enum First {}
@@ -88,9 +98,13 @@ mod no_operand {
 // Two implementations, for types without values: rustc refuses the operator only after it has
 // inferred the operand, and then prints the diagnostic.
 #[diagnostic::do_not_recommend]
-impl ComparedByOperator<no_operand::First> for ComparisonOperator {}
+impl ComparedByOperator<no_operand::First> for ComparisonOperator {
+    fn seal(_: no_operand::First) {}
+}
 #[diagnostic::do_not_recommend]
-impl ComparedByOperator<no_operand::Second> for ComparisonOperator {}
+impl ComparedByOperator<no_operand::Second> for ComparisonOperator {
+    fn seal(_: no_operand::First) {}
+}
 
 macro_rules! compared_by_operator {
     ($([$($generics:tt)*] $ty:ty;)+) => {$(
@@ -254,6 +268,8 @@ unordered_comparisons! {
 
 /// Operands of [`max`](Tile::max) and [`min`](Tile::min): every [`Operand`].
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -269,7 +285,7 @@ unordered_comparisons! {
     note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
             with `.cast::<T>()`; of two ranks, the larger one stands first"
 )]
-pub trait Comparand<O>: Copy {
+pub trait Comparand<O>: Sealed + Copy {
     #[doc(hidden)]
     fn compared(self) -> Source;
 }
@@ -439,6 +455,8 @@ impl Scalar<bool> {
 /// Values that a [`Scalar`] condition selects. `B` is the type of the other value, `O` that of the
 /// result. Both values are operands of a scalar, or a tile and one of its operands.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn first<B, O: ct::tile::TileLike<Elem = i32>>(a: impl ct::ops::Choice<B, O>, b: B) -> O {
@@ -454,7 +472,7 @@ impl Scalar<bool> {
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
             `Scalar` and a host value of the element type go with any rank"
 )]
-pub trait Choice<B, O>: Copy {
+pub trait Choice<B, O>: Sealed + Copy {
     #[doc(hidden)]
     fn sources(self, other: B) -> [Source; 2];
 }

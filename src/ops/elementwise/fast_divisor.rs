@@ -13,6 +13,8 @@ use crate::tile::{Handle, Scalar, Tile, caller_location, with_location};
 
 /// Element types that a [`Divisor`] divides: integers of 32 bits.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn digits<T: ct::math::Divides>(y: ArrayMut<T, 1>, n: Scalar<T>) {

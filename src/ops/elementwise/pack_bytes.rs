@@ -11,6 +11,8 @@ use crate::tile::{Handle, Place, Scalar, Tile, TileLike, Trace, ValueHandle, cal
 /// Element types for packing into bytes: all whose width is not 8 bits. Bool has one bit, tf32 has
 /// 32.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn bytes<T: ct::packed::Packed>(x: Array<T, 1>, y: ArrayMut<u8, 1>) {

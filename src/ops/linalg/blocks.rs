@@ -13,6 +13,8 @@ pub const BLOCK: usize = 32;
 
 /// Element types of linear algebra: f32 and f64.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {

@@ -10,6 +10,7 @@ use std::ops::Range;
 use crate::dtype::DType;
 use crate::element::{Element, Int};
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Overflow, Sign, Type, Value};
+use crate::sealed::Sealed;
 use crate::tile::{ArrayHandle, Handle, Place, Scalar, Source, Tile, Trace, ValueHandle};
 
 use crate::ops::support::operand::Operand;
@@ -63,6 +64,8 @@ impl Component {
 /// One component of an element index with a result of rank `N`: an integer tile of rank `N`, a
 /// scalar, a number, or a range. A range in place `d` of the index is along axis `d` of the result.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn pick(x: Array<i32, 1>, y: ArrayMut<i32, 1>, places: impl ct::ops::AxisIndex<1>) {
@@ -80,7 +83,7 @@ impl Component {
     message = "`{Self}` cannot index one axis of an array where the result has {N} axes",
     note = "take an integer tile with {N} axes (`.unsqueeze(axis)`), a `Scalar`, a number, or a range of numbers"
 )]
-pub trait AxisIndex<const N: usize> {
+pub trait AxisIndex<const N: usize>: Sealed {
     #[doc(hidden)]
     fn component(self) -> Component;
 }
@@ -149,6 +152,7 @@ pub fn span(start: impl Operand<Scalar<i32>>, len: usize) -> Span {
     Span { start: start.source(), len: i64::try_from(len).unwrap_or(i64::MAX) }
 }
 
+impl Sealed for Span {}
 impl<const N: usize> AxisIndex<N> for Span {
     fn component(self) -> Component {
         Component { kind: Kind::Span { start: self.start, len: self.len }, dtype: DType::I32, signed: true }
@@ -179,6 +183,8 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 /// a tuple or an array they are broadcast, and `N` is inferred from the other components or from
 /// the value. One element of several axes is an [`Entry`](crate::ops::Entry).
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn pick<const N: usize>(x: Array<i32, 2>, at: impl ct::ops::GatherIndex<2, N>) -> Tile<i32, N> {
@@ -199,7 +205,7 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
     note = "one component an axis: `(rows, cols)`, `(rows, 0)`; integer tiles of one rank, scalars and numbers",
     note = "a scalar or a number alone names one element, with a `Scalar` as its value (`tile.item()`); `[i]` goes with tiles"
 )]
-pub trait GatherIndex<const R: usize, const N: usize> {
+pub trait GatherIndex<const R: usize, const N: usize>: Sealed {
     #[doc(hidden)]
     fn components(self) -> [Component; R];
 }

@@ -14,6 +14,7 @@ use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::i32_count::Counted;
 use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::ops::support::tile_shape::TileShape;
+use crate::sealed::Sealed;
 use crate::tile::{
     Array, ArrayHandle, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record,
 };
@@ -320,6 +321,8 @@ impl<T: Element, const R: usize> Array<T, R> {
 
 /// Value of a store into an array of `T` with `R` axes: a [`Tile<T, R>`].
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn put<T: Element, V: ct::ops::StoreValue<T, 1>>(y: ArrayMut<T, 1>, tile: V) {
@@ -336,7 +339,7 @@ impl<T: Element, const R: usize> Array<T, R> {
     note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)`, \
             `.reshape(..)` and `.with_rank()` change the axes; for one element: `store_scalar`"
 )]
-pub trait StoreValue<T, const R: usize>: Copy {
+pub trait StoreValue<T, const R: usize>: Sealed + Copy {
     #[doc(hidden)]
     fn stored(self) -> ValueHandle;
 }
@@ -352,7 +355,7 @@ impl<T: Element, const R: usize> StoreValue<T, R> for Tile<T, R> {
     message = "an `Array` can only be read: `store`, `scatter` and atomics need an `ArrayMut`",
     note = "take an `ArrayMut<T, R>` in the kernel's parameters and pass `&mut array` at the launch"
 )]
-pub trait Writable {}
+pub trait Writable: Sealed {}
 
 impl<T: Element, const R: usize> Array<T, R> {
     /// Reports that an [`Array`] is read-only.

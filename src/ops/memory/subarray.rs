@@ -8,12 +8,15 @@ use crate::ir::{Attr, CmpPred, Opcode, Overflow, Rounding, Sign, Type, Value};
 use crate::ops::control::loop_range::{Bound, Count, StepRange};
 use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::tile_index::{Component, IntoIndex, Number, TileIndex};
+use crate::sealed::Sealed;
 use crate::tile::{
     Array, ArrayData, ArrayHandle, ArrayMut, Handle, Place, Scalar, Source, Trace, caller_location, record,
 };
 
 /// A range of elements along an axis: `a..b`, `a..`, `..b`, or `..`, of numbers or scalars, or
 /// `ct::range(a, b)` for a number and a scalar.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -33,7 +36,7 @@ use crate::tile::{
     note = "write `a..b`, `a..` or `..b`, of integers or of a `Scalar` of integers; where the two differ in type, \
             `ct::range(a, b)`"
 )]
-pub trait ElementRange {
+pub trait ElementRange: Sealed {
     #[doc(hidden)]
     fn ends(self) -> [Option<Component>; 2];
 }

@@ -10,6 +10,7 @@ use crate::ops::create::construct::{extents, full};
 use crate::ops::support::axis::Axis;
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::TileIndex;
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Handle, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
 /// View of an array as tiles of one shape, with the options of their accesses; made by
@@ -136,6 +137,7 @@ pub struct Indices<const R: usize> {
     all: StepRange<i32>,
 }
 
+impl<const R: usize> Sealed for Indices<R> {}
 impl<const R: usize> LoopRange for Indices<R> {
     type Item = [Scalar<i32>; R];
     fn bounds(&self) -> Bounds {

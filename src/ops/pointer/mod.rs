@@ -71,6 +71,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element, Int};
 use crate::ir::op_table::Effect;
 use crate::ir::{Elem, Opcode, Type};
+use crate::sealed::Sealed;
 use crate::tile::{Array, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record};
 
 pub use crate::tile::{Ptr, PtrTile};
@@ -78,6 +79,8 @@ pub use crate::tile::{Ptr, PtrTile};
 /// An offset of a [`Ptr`] in elements. With a number (i64) or a `Scalar` of integers the result is
 /// a [`Ptr`], with a tile of integers a [`PtrTile`] of its rank, with a range (`0..64`, of usize,
 /// or [`span`](crate::span)) a [`PtrTile`] with one axis.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -97,7 +100,7 @@ pub use crate::tile::{Ptr, PtrTile};
     message = "`{Self}` is not a number of elements",
     note = "a pointer is moved by an i64, a `Scalar` or `Tile` of integers, or a range of usize"
 )]
-pub trait Offsets {
+pub trait Offsets: Sealed {
     /// The type of the moved pointers.
     type Pointers<T: ByteSized>: Handle;
     #[doc(hidden)]

@@ -93,15 +93,9 @@ pub struct Philox {
 /// The four words of one counter for each element of a tile.
 type Words<const R: usize> = [Tile<u32, R>; 4];
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for f32 {}
-    impl Sealed for f64 {}
-    impl Sealed for super::f16 {}
-    impl Sealed for super::bf16 {}
-}
-
 /// Float types of random numbers: f16, bf16, f32, f64.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -112,7 +106,7 @@ mod sealed {
 /// ct::assert!(noise::<f16>().lt(1.0) & noise::<f64>().lt(1.0));
 /// # });
 /// ```
-pub trait RandomFloat: Float + sealed::Sealed {
+pub trait RandomFloat: Float {
     /// Number of random numbers from one counter.
     #[doc(hidden)]
     const LANES: usize;

@@ -36,6 +36,8 @@ impl Grid {
 
 /// Element types that [`Tile::cast_stochastic`] rounds to: f16, bf16, tf32, f8e4m3fn, f8e5m2.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {

@@ -7,6 +7,7 @@
 use super::reduce::Axes;
 use crate::element::{Float, Number};
 use crate::ops::create::construct::indices;
+use crate::sealed::Sealed;
 use crate::tile::Tile;
 use crate::util::sort;
 
@@ -36,6 +37,7 @@ fn first<const R: usize>(hits: Tile<bool, R>, axes: Vec<usize>) -> Tile<i32, R> 
 #[derive(Clone)]
 struct List(Vec<usize>);
 
+impl Sealed for List {}
 impl Axes for List {
     fn axes(self, _rank: usize) -> Vec<usize> {
         self.0

@@ -15,9 +15,12 @@ use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::axis::Axis;
 use crate::ops::support::float_mode::FloatMode;
 use crate::ops::support::tile_set::TileSet;
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Region, Scalar, Tile, ValueHandle, caller_location};
 
 /// The axes of a reduction: one (`1`, `-1` for the last one), several (`[0, 2]`) or all (`..`).
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -31,7 +34,7 @@ use crate::tile::{Handle, Region, Scalar, Tile, ValueHandle, caller_location};
     message = "`{Self}` names no axes",
     note = "one axis (`1`, `-1` for the last one), several (`[0, 2]`) or all (`..`)"
 )]
-pub trait Axes {
+pub trait Axes: Sealed {
     #[doc(hidden)]
     fn axes(self, rank: usize) -> Vec<usize>;
 }

@@ -12,6 +12,8 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 
 /// Element types that can be sorted: all types with arithmetic.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {

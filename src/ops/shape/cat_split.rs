@@ -8,6 +8,7 @@ use crate::ops::create::construct::extents;
 use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 /// A tile and its range along the axis of a `cat`.
@@ -298,6 +299,8 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
 
 /// Tiles that can be stacked along a new axis: those with 1 to 5 axes.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn twice<X: ct::ops::Stack + Copy>(x: X) -> X::Stacked {
@@ -312,7 +315,7 @@ pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R
 /// assert_eq!(y.to_vec()?, [1, 2, 1, 2]);
 /// # Ok::<(), ct::Error>(())
 /// ```
-pub trait Stack: Sized {
+pub trait Stack: Sealed + Sized {
     /// The tile with one more axis.
     type Stacked;
     #[doc(hidden)]

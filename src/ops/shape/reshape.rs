@@ -9,6 +9,7 @@ use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::ops::memory::tile_access::is_permutation;
 use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
 
 impl Trace {
@@ -85,6 +86,8 @@ impl Trace {
 
 /// An extent of [`Tile::reshape`]: a host number, or -1.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {
@@ -98,7 +101,7 @@ impl Trace {
     message = "`{Self}` is not an extent of a tile",
     note = "an extent is a number of the host (usize, i32 or i64); -1 keeps the number of elements"
 )]
-pub trait ReshapeExtent: Copy {
+pub trait ReshapeExtent: Sealed + Copy {
     /// Returns the extent, or -1.
     fn extent(self) -> i64;
 }

@@ -4,6 +4,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Element};
 use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
 use crate::util::sort;
 
@@ -13,6 +14,8 @@ const MOST_THREADS: i64 = 1024;
 
 /// Layouts that [`Tile::with_layout`] accepts: [`Modes`], as constructed by
 /// `local(..) * spatial(..)`, and [`Layout`].
+///
+/// This trait is sealed.
 ///
 /// ```
 /// use cutlet as ct;
@@ -33,7 +36,7 @@ const MOST_THREADS: i64 = 1024;
     note = "a layout is a product of `ct::layout::local(..)`, registers of a thread, and `ct::layout::spatial(..)`, threads; or a \
             `ct::layout::Layout`"
 )]
-pub trait TileLayout {
+pub trait TileLayout: Sealed {
     #[doc(hidden)]
     fn described(&self, tile: &[i64]) -> Described;
 }
@@ -47,6 +50,9 @@ pub struct Described {
     /// has another shape.
     distribution: Option<Distribution>,
 }
+
+impl Sealed for Modes {}
+impl Sealed for Layout {}
 
 impl TileLayout for Modes {
     fn described(&self, tile: &[i64]) -> Described {

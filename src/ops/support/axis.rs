@@ -1,6 +1,10 @@
 //! Axes of tiles and arrays as arguments: counted from 0, or from the end.
 
+use crate::sealed::Sealed;
+
 /// One axis of a tile or an array: counted from 0, or from the end (`-1` is the last one).
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -17,7 +21,7 @@
     message = "`{Self}` is not an axis",
     note = "an axis is a number of the host (usize, i32 or isize): 0 is the first one, -1 the last one"
 )]
-pub trait Axis: Copy {
+pub trait Axis: Sealed + Copy {
     /// Returns the number of the axis among `rank` axes, counted from 0. If there is no such axis,
     /// the result is at least `rank`.
     fn axis(self, rank: usize) -> usize;

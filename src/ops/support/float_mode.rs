@@ -72,6 +72,7 @@ impl FloatMode {
     /// ct::assert!((fast - 1.0 / 3.0).abs().lt(1e-6));
     /// # });
     /// ```
+    #[must_use]
     pub fn approx(self) -> FloatMode {
         self.rounding(Rounding::Approx)
     }
@@ -103,6 +104,7 @@ impl FloatMode {
     /// ct::assert!(fused.eq(x.fma(x, -1.0)));
     /// # });
     /// ```
+    #[must_use]
     pub fn contract(self) -> FloatMode {
         FloatMode { contract: true, ..self }
     }

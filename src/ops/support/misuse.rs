@@ -3,9 +3,12 @@
 
 use std::ops::{Add, Div, Index, Mul, Neg, Rem, Sub};
 
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Scalar, Tile};
 
 /// Bound of `tile[index]`, which no type satisfies.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -19,9 +22,11 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile};
     label = "an index of a tile",
     note = "a tile is in the registers of many threads; its elements are combined by `sum`, `reduce_max` and operators"
 )]
-pub trait IndexOfTile {}
+pub trait IndexOfTile: Sealed {}
 
 /// Bound of `array[index]`, which no type satisfies.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -39,9 +44,11 @@ pub trait IndexOfTile {}
     label = "an index of an array",
     note = "one element is `a.load_scalar(i)`, `c.store_scalar(i, x)`"
 )]
-pub trait IndexOfArray {}
+pub trait IndexOfArray: Sealed {}
 
 /// Bound of arithmetic on arrays, which no type satisfies.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -60,9 +67,11 @@ pub trait IndexOfArray {}
     label = "an operand of an array",
     note = "without a kernel, on arrays of the host: `a.expr().zip(&b, |a, b| a + b)`"
 )]
-pub trait OperandOfArray {}
+pub trait OperandOfArray: Sealed {}
 
 /// Bound of conversions by names of other languages, which no type satisfies.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -75,7 +84,7 @@ pub trait OperandOfArray {}
     label = "write `cast` here",
     note = "`cast_saturating` and `cast_with` have other roundings, `bitcast` keeps the bits"
 )]
-pub trait OtherNameOfCast {}
+pub trait OtherNameOfCast: Sealed {}
 
 impl<T, const R: usize> Tile<T, R> {
     /// Reports that the conversion has another name.

@@ -3,6 +3,7 @@
 use crate::dtype::DType;
 use crate::element::{Element, bf16, f16};
 use crate::ir::{Attr, Opcode, Sign, Value};
+use crate::sealed::Sealed;
 use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, TileLike, Trace, ValueHandle, record};
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
@@ -11,6 +12,8 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
 /// and a host value of type `T`. With a `Scalar<T>` go a `Scalar<T>` and a host value. Two
 /// conveniences beyond that: float literals go with f16 and bf16 (rounded once, from f64), and host
 /// `usize` values, as tile extents are, with i32. Nothing else is converted.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -34,13 +37,15 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
             `.unsqueeze(axis)` or `.squeeze(axis)`; a `Scalar` and a host value of the element type go with any rank \
             (`y as f32` of an f64)"
 )]
-pub trait Operand<O>: Copy {
+pub trait Operand<O>: Sealed + Copy {
     #[doc(hidden)]
     fn source(self) -> Source;
 }
 
 /// Second operand of operators and methods of an `O`, with broadcasting: its [`Operand`]s, and
 /// tiles of a lower rank, which get axes of extent 1 in front (up to 4 axes).
+///
+/// This trait is sealed.
 ///
 /// ```
 /// use cutlet as ct;
@@ -63,7 +68,7 @@ pub trait Operand<O>: Copy {
     note = "element types must agree: convert with `.cast::<T>()`; a tile with more axes stands first in methods: \
             `wide.max(narrow)`; a `Scalar` and a host value of the element type go with any rank (`y as f32` of an f64)"
 )]
-pub trait BroadcastOperand<O>: Copy {
+pub trait BroadcastOperand<O>: Sealed + Copy {
     #[doc(hidden)]
     fn beside(self) -> Source;
 }

@@ -12,6 +12,8 @@ use crate::tile::{TileLike, caller_location};
 /// type. A signed and an unsigned integer have none, nor have f16 and bf16, nor types that are only
 /// stored or multiplied (`tf32`, 8- and 4-bit floats). Such operands need a `cast`.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// # on_cpu(|| {

@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Opcode, TypeId, Value};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Region, Scalar, Source, Tile, ValueHandle, record};
 
 /// Bodies may be nested this deep.
@@ -14,6 +15,8 @@ const MOST_ASKED: u32 = 1000;
 
 /// The condition of a branch or loop: `Scalar<bool>`, a one-element `Tile<bool, N>`, or a host
 /// `bool`, which is decided while tracing.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -32,7 +35,7 @@ const MOST_ASKED: u32 = 1000;
     message = "`{Self}` is not a condition",
     note = "a condition is one bool: reduce a mask with `.any(..)` or `.all(..)`"
 )]
-pub trait Condition: Copy {
+pub trait Condition: Sealed + Copy {
     #[doc(hidden)]
     fn source(self) -> Source;
     #[doc(hidden)]

@@ -3,6 +3,7 @@
 use crate::dtype::DType;
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow, Sign, Value};
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace};
 
 /// An integer of an index, and how its bits are read.
@@ -82,6 +83,8 @@ impl Number {
 /// One component of a tile index: an integer (i32, i64 or usize), a `Scalar` of any integer type, a
 /// one-element tile of integers, or [`at`] for one that counts elements.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn copy(x: Array<i32, 1>, y: ArrayMut<i32, 1>, from: impl ct::ops::IntoIndex) {
@@ -99,7 +102,7 @@ impl Number {
     message = "`{Self}` is not a tile index",
     note = "an index is an integer, a `Scalar` of an integer, or `ct::at(position)` to count elements instead of tiles"
 )]
-pub trait IntoIndex: Copy {
+pub trait IntoIndex: Sealed + Copy {
     #[doc(hidden)]
     fn component(self) -> Component;
 }
@@ -131,6 +134,7 @@ impl<I: Int, const R: usize> IntoIndex for Tile<I, R> {
         Component::Tiles(Number::of::<I>(Source::Value(self.raw())))
     }
 }
+impl Sealed for At {}
 impl IntoIndex for At {
     fn component(self) -> Component {
         self.0
@@ -198,6 +202,8 @@ pub fn at(position: impl Position) -> At {
 /// A position in elements: an integer (i32, i64 or usize), a `Scalar`, or a [`Tile`] with one axis,
 /// of integers.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn from(x: Array<i32, 1>, y: ArrayMut<i32, 1>, position: impl ct::ops::Position) {
@@ -215,7 +221,7 @@ pub fn at(position: impl Position) -> At {
     message = "`{Self}` is not an element position",
     note = "a position is an integer, a `Scalar` or a `Tile` with one axis, of integers"
 )]
-pub trait Position: Copy {
+pub trait Position: Sealed + Copy {
     #[doc(hidden)]
     fn position(self) -> Component;
 }
@@ -251,6 +257,8 @@ impl<I: Int> Position for Tile<I, 1> {
 /// A tile index of `R` components: an array `[i, j]`, a tuple `(i, 0)` where the types differ, or
 /// for `R = 1` the component itself.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn copy(x: Array<i32, 2>, y: ArrayMut<i32, 2>, from: impl ct::ops::TileIndex<2>) {
@@ -268,7 +276,7 @@ impl<I: Int> Position for Tile<I, 1> {
     message = "`{Self}` is not an index of {R} components",
     note = "write `[i, j]`, or `(i, 0)` where scalars and host numbers are mixed"
 )]
-pub trait TileIndex<const R: usize>: Copy {
+pub trait TileIndex<const R: usize>: Sealed + Copy {
     #[doc(hidden)]
     fn components(self) -> [Component; R];
 }

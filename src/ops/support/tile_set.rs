@@ -2,10 +2,13 @@
 
 use crate::element::{ByteSized, Element};
 use crate::ir::Literal;
+use crate::sealed::Sealed;
 use crate::tile::{Handle, Scalar, Tile, ValueHandle};
 
 /// A tile, or a tuple or array of tiles of one shape: what [`reduce`](crate::reduce) and
 /// [`scan`](crate::scan) combine. The closure sees one element of each, in the same form.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -19,7 +22,7 @@ use crate::tile::{Handle, Scalar, Tile, ValueHandle};
     message = "`{Self}` cannot be reduced or scanned",
     note = "take a `Tile` of numbers or bool, or a tuple or array of such tiles of one shape"
 )]
-pub trait TileSet: Copy {
+pub trait TileSet: Sealed + Copy {
     /// One element of each: [`Scalar`]s in the form of the tiles.
     type Elements: Copy;
     /// The neutral element of each: host values in the form of the tiles.

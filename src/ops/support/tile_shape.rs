@@ -1,6 +1,10 @@
 //! Shapes of tiles as arguments.
 
+use crate::sealed::Sealed;
+
 /// The shape of a tile with `R` axes: an array of host numbers, or one number for one axis.
+///
+/// This trait is sealed.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -20,7 +24,7 @@
     note = "numbers that are known only when the kernel runs are no shape: take `tile: usize` as a parameter and pass \
             `ct::Constant(64)` at the launch"
 )]
-pub trait TileShape<const R: usize> {
+pub trait TileShape<const R: usize>: Sealed {
     #[doc(hidden)]
     fn extents(self) -> [usize; R];
 }

@@ -121,7 +121,7 @@ fn control_axes(module: &Module, entry: &Entry) -> [bool; 3] {
                 }
                 module.block(region).args.iter().for_each(|&arg| set(&mut of_values, arg, axes));
             }
-            if matches!(op.code, Opcode::If | Opcode::For | Opcode::Loop) {
+            if op.code.is_control_flow() {
                 let decisive = match op.code {
                     Opcode::If => &op.operands[..1],
                     Opcode::For => &op.operands[..3],

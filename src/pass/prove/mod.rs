@@ -51,7 +51,7 @@ use self::values::Values;
 use self::verdict::{Reason, Witness};
 use self::walk::Walk;
 use crate::error::{Diagnostic, Location};
-use crate::ir::{BlockId, Def, Elem, Entry, Module, OpId, Opcode, Value};
+use crate::ir::{BlockId, Def, Elem, Entry, Module, OpId, Value};
 
 /// Limit of ops whose accesses are analysed without a request.
 const MOST_WEIGHT: usize = 4000;
@@ -146,8 +146,7 @@ fn weight(module: &Module, block: BlockId, times: usize) -> usize {
     let mut all = 0usize;
     for &id in &module.block(block).ops {
         let op = module.op(id);
-        let is_loop = matches!(op.code, Opcode::For | Opcode::Loop);
-        let times = if is_loop { times.saturating_mul(2) } else { times };
+        let times = if op.code.is_loop() { times.saturating_mul(2) } else { times };
         all = all.saturating_add(times);
         for &region in &op.regions {
             all = all.saturating_add(weight(module, region, times));

@@ -10,7 +10,6 @@ use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::pass::Symbol;
 use crate::runtime::array::array::DeviceArray;
@@ -18,6 +17,7 @@ use crate::runtime::array::memory::{Memory, MemoryUse};
 use crate::runtime::array::pack_host;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayInfo, ArrayMut, Tracer};
 
 /// The alignment of addresses that the code generator uses, in bytes.
@@ -133,8 +133,6 @@ pub(super) fn address_of<T: Element, const R: usize>(memory: &Memory, layout: &S
 
 macro_rules! array_argument {
     ($($ty:ty => $traced:ident by $trace:ident, writes $writes:literal;)+) => {$(
-        impl<T: Element, const R: usize> Sealed for $ty {}
-
         impl<T: Element, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
             type Output = ();
@@ -284,6 +282,7 @@ impl<T: Element, const R: usize> ArraySpec<T, R> {
     /// assert!(ct::inspect(|x: Array<f32, 1>| ct::println!("{}", x.load(0, [4])), (anywhere,)).ir().is_ok());
     /// # Ok::<(), ct::Error>(())
     /// ```
+    #[must_use]
     pub fn unaligned(mut self) -> ArraySpec<T, R> {
         self.address = u64::from(T::DTYPE.storage_bits().div_ceil(8));
         self

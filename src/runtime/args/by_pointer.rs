@@ -3,11 +3,11 @@
 use super::array_arg::address_of;
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
+use crate::sealed::Sealed;
 use crate::tile::{Ptr, Tracer};
 
 /// An array argument that passes only the address of its first element. `ByPointer(&x)`,
@@ -36,6 +36,8 @@ use crate::tile::{Ptr, Tracer};
 #[derive(Clone, Debug)]
 pub struct ByPointer<A>(pub A);
 
+impl<A> Sealed for ByPointer<A> {}
+
 macro_rules! by_pointer {
     ($($ty:ty, writes $writes:literal;)+) => {$(
         impl<T: ByteSized, const R: usize> ByPointer<$ty> {
@@ -43,8 +45,6 @@ macro_rules! by_pointer {
                 RawPtr::new(address_of::<T, R>(&self.0.memory, &self.0.layout))
             }
         }
-
-        impl<T: ByteSized, const R: usize> Sealed for ByPointer<$ty> {}
 
         impl<T: ByteSized, const R: usize> LaunchArg for ByPointer<$ty> {
             type Traced = Ptr<T>;

@@ -18,6 +18,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::recorder;
+use crate::sealed::Sealed;
 
 /// An array of rank `R` with elements of type `T` in the memory of one device.
 ///
@@ -342,6 +343,8 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
 
 array_methods! { DeviceArray[], DeviceView<'_>; self [&] self.view(), false; "" }
 copy_methods! { DeviceArray[], self self.view_mut(); "" }
+
+impl<T, const R: usize> Sealed for DeviceArray<T, R> {}
 
 impl<T: Element, const R: usize> fmt::Debug for DeviceArray<T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -8,11 +8,11 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::error::{Error, Result};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::args::array_arg::{Form, facts_word, form};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::GraphResource;
+use crate::sealed::Sealed;
 use crate::tile::{ArrayInfo, Arrays, ArraysMut, Tracer};
 
 /// Several arrays of one element type and rank as one argument of a launch. The kernel selects
@@ -170,6 +170,8 @@ macro_rules! table_methods {
             }
         }
 
+        impl<T, const R: usize> Sealed for $name<'_, T, R> {}
+
         impl<T, const R: usize> fmt::Debug for $name<'_, T, R> {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{} of {} arrays with {R} axes", stringify!($name), self.len())
@@ -181,8 +183,6 @@ table_methods!(ArrayTable ArrayTableMut);
 
 macro_rules! table_argument {
     ($($ty:ty => $traced:ident by $trace:ident, writes $writes:literal;)+) => {$(
-        impl<T: ByteSized, const R: usize> Sealed for $ty {}
-
         impl<T: ByteSized, const R: usize> LaunchArg for $ty {
             type Traced = $traced<T, R>;
             type Output = ();

@@ -8,9 +8,9 @@ use super::memory::MemoryUse;
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::runtime::device::device::Device;
+use crate::sealed::Sealed;
 use crate::tile::{ArrayInfo, ArrayMut, Tracer};
 
 /// An array that the launch allocates on its device and fills with one value: a result, or scratch

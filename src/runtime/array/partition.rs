@@ -7,9 +7,9 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
 use crate::ops::TiledView;
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// A partition of an array into tiles of one shape. The last tiles along an axis may extend beyond
@@ -43,6 +43,8 @@ pub struct Partition<A, const R: usize> {
     tile: [usize; R],
     counts: [usize; R],
 }
+
+impl<A, const R: usize> Sealed for Partition<A, R> {}
 
 impl<A, const R: usize> Partition<A, R> {
     #[track_caller]
@@ -114,8 +116,6 @@ macro_rules! partition_of {
                 Partition::new($this, shape, tile)
             }
         }
-
-        impl<'a, $($life,)* T: Element, const R: usize> Sealed for Partition<$ty, R> {}
 
         impl<'a, $($life,)* T: Element, const R: usize> LaunchArg for Partition<$ty, R> {
             type Traced = TiledView<$traced<T, R>, R>;

@@ -16,6 +16,7 @@ use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::recorder;
+use crate::sealed::Sealed;
 
 /// A shared view of (a part of) a `DeviceArray`. In a kernel: `Array`, loads only.
 ///
@@ -52,6 +53,9 @@ pub struct DeviceViewMut<'a, T, const R: usize> {
     pub(crate) part: bool,
     element: PhantomData<&'a mut T>,
 }
+
+impl<T, const R: usize> Sealed for DeviceView<'_, T, R> {}
+impl<T, const R: usize> Sealed for DeviceViewMut<'_, T, R> {}
 
 impl<T, const R: usize> Clone for DeviceView<'_, T, R> {
     fn clone(&self) -> Self {

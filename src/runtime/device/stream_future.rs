@@ -6,6 +6,7 @@
 //! the future. The thread is started with the first future, and never ends.
 
 use std::ffi::c_void;
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::mpsc::{self, Sender};
@@ -109,6 +110,12 @@ pub struct StreamFuture<T> {
 
 /// The awaited state; none on the cpu device.
 type Wait = Option<(Arc<Shared>, &'static Gpu)>;
+
+impl<T> fmt::Debug for StreamFuture<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StreamFuture").field("is_taken", &self.value.is_none()).finish_non_exhaustive()
+    }
+}
 
 impl<T> StreamFuture<T> {
     fn from_wait(wait: Result<Wait>, value: T) -> StreamFuture<T> {

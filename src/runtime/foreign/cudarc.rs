@@ -51,6 +51,7 @@
 
 mod launch_arg;
 
+use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -68,15 +69,14 @@ use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::runtime::device::gpu::{Gpu, StreamHandle};
 use crate::runtime::device::stream::Stream;
+use crate::sealed::Sealed;
 
-use private::{Sealed, Token};
+use private::Token;
 
 pub use launch_arg::{ReadArg, WriteArg};
 
 /// Private items of public traits: the traits are sealed, and only [`with`] uses their methods.
 mod private {
-    pub trait Sealed {}
-
     pub struct Token {
         pub(super) _own: (),
     }
@@ -335,19 +335,22 @@ pub fn lend_mut<T: Element, const R: usize, X>(
 }
 
 /// An argument of [`read`]: `&CudaSlice<T>` or `CudaView<T>`.
+///
+/// This trait is sealed.
 pub trait Readable<'a, T>: Sealed {
     /// Converts the argument to a view.
     fn into_view(self) -> CudaView<'a, T>;
 }
 
 /// An argument of [`write()`]: `&mut CudaSlice<T>` or `CudaViewMut<T>`.
+///
+/// This trait is sealed.
 pub trait Writable<'a, T>: Sealed {
     /// Converts the argument to a view.
     fn into_view_mut(self) -> CudaViewMut<'a, T>;
 }
 
-impl<T> Sealed for &CudaSlice<T> {}
-impl<T> Sealed for &mut CudaSlice<T> {}
+impl<T> Sealed for CudaSlice<T> {}
 impl<T> Sealed for CudaView<'_, T> {}
 impl<T> Sealed for CudaViewMut<'_, T> {}
 
@@ -386,6 +389,18 @@ pub struct Read<'a, T, const R: usize> {
 pub struct Write<'a, T, const R: usize> {
     view: CudaViewMut<'a, T>,
     layout: Strided<R>,
+}
+
+impl<T, const R: usize> fmt::Debug for Read<'_, T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Read").field("shape", &self.layout.shape).finish_non_exhaustive()
+    }
+}
+
+impl<T, const R: usize> fmt::Debug for Write<'_, T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").field("shape", &self.layout.shape).finish_non_exhaustive()
+    }
 }
 
 /// Makes an operand of [`with`] from a slice of cudarc: a row-major [`DeviceView`] of this shape.
@@ -457,6 +472,8 @@ fn with_strides<T: Element, const R: usize>(shape: [usize; R], strides: [usize; 
 }
 
 /// Operands of [`with`]: [`Read`], [`Write`], and tuples of these.
+///
+/// This trait is sealed.
 pub trait Operands<'a>: Sealed {
     /// The views that the closure receives.
     type Views<'v>;
@@ -538,7 +555,6 @@ impl<'a, T: Element, const R: usize> Operands<'a> for Write<'a, T, R> {
 
 macro_rules! tuples {
     ($($($part:ident)+;)+) => {$(
-        impl<$($part: Sealed),+> Sealed for ($($part,)+) {}
 
         impl<'a, $($part: Operands<'a>),+> Operands<'a> for ($($part,)+) {
             type Views<'v> = ($($part::Views<'v>,)+);

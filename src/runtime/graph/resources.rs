@@ -8,10 +8,12 @@ use crate::types::packed_formats::Narrow;
 /// Resource that a [`Graph`](crate::Graph) owns or borrows: arrays, owned or borrowed, views,
 /// numbers, and tuples, lists, options and boxes of such.
 ///
+/// Programs may implement this trait; for structs by the macro
+/// [`impl_graph_resource!`](crate::impl_graph_resource), without `unsafe`.
+///
 /// # Safety
 /// While the value is held or borrowed, every allocation that `arrays` shows is alive and not
-/// written elsewhere. An allocation that is shown as writable has no other use. A struct implements
-/// it by [`impl_graph_resource!`](crate::impl_graph_resource), without `unsafe`.
+/// written elsewhere. An allocation that is shown as writable has no other use.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be held by a graph",
     note = "arrays, borrows of arrays, views, numbers, and tuples, lists and options of such can; a struct of them \

@@ -11,6 +11,8 @@ use crate::types::packed_formats::Narrow;
 /// A state that a [`Tuner`](crate::Tuner::scratch) can copy: arrays, numbers, and tuples, arrays
 /// and vectors of these.
 ///
+/// Programs may implement this trait for a struct of their state.
+///
 /// ```
 /// use cutlet::tune::Scratch;
 ///

@@ -24,6 +24,8 @@ impl Tolerance {
 
 /// An element type of the arrays of a property: floats of 8 to 64 bits, integers, bool.
 ///
+/// This trait is sealed.
+///
 /// ```
 /// use cutlet::test::TestElement;
 /// assert_eq!(<cutlet::f16 as TestElement>::widen(cutlet::f16::ONE), 1.0);

@@ -1,5 +1,6 @@
 //! Arrays of the host, which a reference reads and writes.
 
+use std::fmt;
 use std::ops::{Index, IndexMut};
 
 use super::element::TestElement;
@@ -31,6 +32,12 @@ pub struct HostArray<T: TestElement, const R: usize> {
     shape: [usize; R],
     values: Vec<T::Wide>,
     written: Vec<bool>,
+}
+
+impl<T: TestElement, const R: usize> fmt::Debug for HostArray<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostArray").field("shape", &self.shape).field("values", &self.values).finish_non_exhaustive()
+    }
 }
 
 impl<T: TestElement, const R: usize> HostArray<T, R> {

@@ -1,5 +1,6 @@
 //! Prints a program as Rust that can be pasted: a kernel, and a launch of it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::kind::Kind;
@@ -164,36 +165,126 @@ fn tuple(parts: &[String]) -> String {
     format!("({}{})", parts.join(", "), if parts.len() == 1 { "," } else { "" })
 }
 
-/// The kernel of a program as Rust: a function that takes an array for each kind that it reads and writes.
-pub fn kernel(program: &Program) -> String {
-    let forms = program.forms().expect("a program that makes sense");
-    let mut printer = Printer { program, forms, text: String::new(), depth: 0 };
+/// Name and type of a parameter.
+type Param = (String, String);
+
+/// The parameters of a kernel: an array for each kind that it reads and writes, in tuples.
+fn params(program: &Program) -> Vec<Vec<Param>> {
     let [inputs, outputs] = program.arrays();
     let mut params = Vec::new();
     for (kinds, direction, ty) in [(&inputs, "input", "Array"), (&outputs, "output", "ArrayMut")] {
-        for kinds in kinds.chunks(MAX_TOGETHER) {
-            let names: Vec<_> = kinds.iter().map(|&kind| array(kind, direction)).collect();
-            let types: Vec<_> = kinds.iter().map(|kind| format!("{ty}<{}, 2>", kind.name())).collect();
-            params.push(format!("{}: {}", tuple(&names), tuple(&types)));
-        }
+        let param = |&kind: &Kind| (array(kind, direction), format!("{ty}<{}, 2>", kind.name()));
+        params.extend(kinds.chunks(MAX_TOGETHER).map(|kinds| kinds.iter().map(param).collect()));
     }
     let [reads, writes] = program.packed();
     for (types, direction, ty) in [(&reads, "input", "PackedArray"), (&writes, "output", "PackedArrayMut")] {
-        if types.is_empty() {
-            continue;
-        }
-        let names: Vec<_> = types.iter().map(|packed| format!("packed_{direction}_{}", packed.name())).collect();
-        let types: Vec<_> =
-            types.iter().map(|packed| format!("ct::packed::{ty}<ct::packed::{}, 2>", packed.name())).collect();
-        params.push(format!("{}: {}", tuple(&names), tuple(&types)));
+        let param = |packed: &Packed| {
+            let name = packed.name();
+            (format!("packed_{direction}_{name}"), format!("ct::packed::{ty}<ct::packed::{name}, 2>"))
+        };
+        params.push(types.iter().map(param).collect());
     }
-    printer.line(&format!("fn kernel({}) {{", params.join(", ")));
+    params.retain(|together: &Vec<Param>| !together.is_empty());
+    params
+}
+
+/// Steps in sequence, as the body of a function.
+struct Part {
+    text: String,
+    /// The values that its steps make.
+    made: Vec<Id>,
+}
+
+impl Part {
+    /// The names that occur in it.
+    fn words(&self) -> BTreeSet<&str> {
+        self.text.split(|c| !names(c)).collect()
+    }
+}
+
+/// Most lines of a part, unless one step has more.
+const MAX_LINES: usize = 60;
+
+impl Printer<'_> {
+    /// The steps in parts.
+    fn parts(&mut self, steps: &[Step]) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        for step in steps {
+            self.step(step);
+            let text = std::mem::take(&mut self.text);
+            let lines = |text: &str| text.matches('\n').count();
+            match parts.last_mut().filter(|part| lines(&part.text) + lines(&text) <= MAX_LINES) {
+                Some(part) => {
+                    part.text.push_str(&text);
+                    part.made.extend(&step.out);
+                }
+                None => parts.push(Part { text, made: step.out.clone() }),
+            }
+        }
+        parts
+    }
+
+    /// A function for each part, and the lines that call them: each takes what it names of the parameters and of the
+    /// values of earlier parts, and returns what later parts name of its own.
+    fn functions(&self, parts: &[Part], params: &[Vec<Param>]) -> [String; 2] {
+        let [mut functions, mut calls] = [String::new(), String::new()];
+        let at = |(name, ty): (&str, &str)| (name.to_string(), ty.to_string());
+        let mut known: Vec<Param> = vec![at(("at", "[Scalar<i32>; 2]")), at(("corner", "([Scalar<i32>; 2],)"))];
+        known.extend(params.iter().flatten().cloned());
+        for (n, part) in parts.iter().enumerate() {
+            let (words, later): (_, Vec<_>) = (part.words(), parts[n + 1..].iter().map(Part::words).collect());
+            let is_named = |id: &&Id| later.iter().any(|words| words.contains(format!("v{id}").as_str()));
+            let made: Vec<Id> = part.made.iter().filter(is_named).copied().collect();
+            let value = |&id: &Id| {
+                let kind = self.forms[id].expect("a value").kind;
+                (format!("v{id}"), format!("Tile<{}, 2>", kind.name()))
+            };
+            let values: Vec<Param> = made.iter().map(value).collect();
+            let takes: Vec<&Param> = known.iter().filter(|(name, _)| words.contains(name.as_str())).collect();
+            let taken = takes.iter().map(|(name, ty)| format!("{name}: {ty}")).collect::<Vec<_>>().join(", ");
+            let given = takes.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+            let types: Vec<String> = values.iter().map(|(_, ty)| ty.clone()).collect();
+            let returns = if types.is_empty() { String::new() } else { format!(" -> {}", tuple(&types)) };
+            let _ = writeln!(functions, "{ALLOWED}\nfn part_{n}({taken}){returns} {{\n{}", part.text.trim_end());
+            let own: Vec<String> = values.iter().map(|(name, _)| name.clone()).collect();
+            let (last, binding) = if own.is_empty() {
+                (String::new(), String::new())
+            } else {
+                (format!("    {}\n", tuple(&own)), format!("let {} = ", tuple(&own)))
+            };
+            let _ = writeln!(functions, "{last}}}\n");
+            let _ = writeln!(calls, "    {binding}part_{n}({given});");
+            known.extend(values);
+        }
+        [functions, calls]
+    }
+}
+
+/// Warnings that printed functions do not give.
+const ALLOWED: &str = "#[allow(unused_variables, unused_parens, unused_braces)]";
+
+/// The kernel of a program as Rust: a function that takes an array for each kind that it reads and writes, and functions
+/// of its parts if there are many steps.
+pub fn kernel(program: &Program) -> String {
+    let forms = program.forms().expect("a program that makes sense");
+    let mut printer = Printer { program, forms, text: String::new(), depth: 1 };
+    let params = params(program);
+    let parts = printer.parts(&program.steps);
+    let [functions, steps] = match parts.as_slice() {
+        [] => [String::new(), String::new()],
+        [all] => [String::new(), all.text.clone()],
+        many => printer.functions(many, &params),
+    };
+    let declared = params.iter().map(|together| {
+        let (names, types): (Vec<_>, Vec<_>) = together.iter().cloned().unzip();
+        format!("{}: {}", tuple(&names), tuple(&types))
+    });
+    let declared = declared.collect::<Vec<_>>().join(", ");
     let [rows, columns] = program.tile;
-    printer.line("let at = [ct::bid(0), ct::bid(1)];");
-    printer.line(&format!("let corner = ([at[0] * {rows}, at[1] * {columns}],);"));
-    printer.steps(&program.steps);
-    printer.line("}");
-    printer.text
+    format!(
+        "{functions}{ALLOWED}\nfn kernel({declared}) {{\n    let at = [ct::bid(0), ct::bid(1)];\n    \
+         let corner = ([at[0] * {rows}, at[1] * {columns}],);\n{steps}}}\n"
+    )
 }
 
 /// What an array holds at first.
@@ -212,82 +303,88 @@ pub struct Codes {
 /// Most elements that are printed one by one.
 const MAX_PRINTED: usize = 1024;
 
+/// A number of a list, or all of them.
+fn listed(values: &[String]) -> String {
+    match values {
+        [first, ..] if values.len() > MAX_PRINTED => {
+            format!("&[{first}; {}] /* too many to print: see the seed */", values.len())
+        }
+        all => format!("&[{}]", all.join(", ")),
+    }
+}
+
+/// A function that makes an array of the bits of its elements.
+const ARRAY: &str = "
+fn array<T: Element>(device: &ct::Device, bits: &[u64], shape: [usize; 2]) -> ct::Result<ct::DeviceArray<T, 2>> {
+    let data: Vec<T> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();
+    device.array(&data, shape)
+}
+";
+
+/// A function that makes a packed array of the codes of its elements.
+const PACKED: &str = "
+fn packed<F: ct::packed::Narrow>(device: &ct::Device, codes: &[u8], shape: [usize; 2]) -> ct::Result<ct::packed::PackedDeviceArray<F, 2>> {
+    let data: Vec<F> = codes.iter().map(|&code| F::from_code(code)).collect();
+    device.packed(&data, shape)
+}
+";
+
 /// A whole program: imports, kernel, and a function `run` that launches it on a device and gives the bits of what it
 /// stored.
-pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
+pub fn whole(program: &Program, contents: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
     let mut text = String::from("use cutlet as ct;\nuse cutlet::prelude::*;\n\n");
-    text.push_str("#[allow(unused_variables, unused_parens, unused_braces)]\n");
     text.push_str(&kernel(program));
+    text.push_str(ARRAY);
+    if packed.iter().any(|codes| !codes.is_empty()) {
+        text.push_str(PACKED);
+    }
     text.push_str(
         "\n/// The bits of what the kernel stores.\npub fn run(device: ct::Device) -> ct::Result<Vec<Vec<u64>>> {\n",
     );
     let [rows, columns] = program.shape;
-    for (contents, direction, mutable) in [(inputs, "input", ""), (outputs, "output", "mut ")] {
+    let mut given = Vec::new();
+    for (contents, direction, mutable) in [(&contents[0], "input", ""), (&contents[1], "output", "mut ")] {
+        let mut names = Vec::new();
         for content in contents {
             let (name, ty) = (array(content.kind, direction), content.kind.name());
-            let bits = if content.bits.len() <= MAX_PRINTED {
-                let list: Vec<_> = content.bits.iter().map(|bits| format!("{bits:#x}")).collect();
-                format!("[{}]", list.join(", "))
-            } else {
-                format!("[0x{:x}; {}] /* too many to print: see the seed */", content.bits[0], content.bits.len())
-            };
-            let _ = writeln!(text, "    let bits: &[u64] = &{bits};");
-            let _ = writeln!(
-                text,
-                "    let data: Vec<{ty}> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();"
-            );
-            let _ = writeln!(text, "    let {mutable}{name} = device.array(&data, [{rows}, {columns}])?;");
+            let bits = listed(&content.bits.iter().map(|bits| format!("{bits:#x}")).collect::<Vec<_>>());
+            let _ = writeln!(text, "    let {mutable}{name} = array::<{ty}>(&device, {bits}, [{rows}, {columns}])?;");
+            names.push(format!("&{mutable}{name}"));
         }
+        given.extend(names.chunks(MAX_TOGETHER).map(tuple));
     }
     for (contents, direction, mutable) in [(&packed[0], "input", ""), (&packed[1], "output", "mut ")] {
+        let mut names = Vec::new();
         for Codes { packed, codes } in contents {
-            let name = packed.name();
-            let list = if codes.len() <= MAX_PRINTED {
-                format!("{codes:?}")
-            } else {
-                format!("[{}; {}]", codes[0], codes.len())
-            };
-            let _ = writeln!(text, "    let codes: &[u8] = &{list};");
+            let ty = packed.name();
+            let name = format!("packed_{direction}_{ty}");
+            let codes = listed(&codes.iter().map(u8::to_string).collect::<Vec<_>>());
             let _ = writeln!(
                 text,
-                "    let data: Vec<ct::packed::{name}> = codes.iter().map(|&code| ct::packed::Narrow::from_code(code)).collect();"
+                "    let {mutable}{name} = packed::<ct::packed::{ty}>(&device, {codes}, [{rows}, {columns}])?;"
             );
-            let _ = writeln!(
-                text,
-                "    let {mutable}packed_{direction}_{name} = device.packed(&data, [{rows}, {columns}])?;"
-            );
+            names.push(format!("&{mutable}{name}"));
         }
-    }
-    let mut given = Vec::new();
-    for (contents, direction, by) in [(inputs, "input", "&"), (outputs, "output", "&mut ")] {
-        for contents in contents.chunks(MAX_TOGETHER) {
-            let names: Vec<_> =
-                contents.iter().map(|content| format!("{by}{}", array(content.kind, direction))).collect();
-            given.push(tuple(&names));
-        }
-    }
-    for (contents, direction, by) in [(&packed[0], "input", "&"), (&packed[1], "output", "&mut ")] {
-        let name = |content: &Codes| format!("{by}packed_{direction}_{}", content.packed.name());
-        if !contents.is_empty() {
-            given.push(tuple(&contents.iter().map(name).collect::<Vec<_>>()));
-        }
+        given.extend((!names.is_empty()).then(|| tuple(&names)));
     }
     let _ = writeln!(text, "    ct::launch(kernel, {:?}, {})?;", program.grid(), tuple(&given));
-    let codes = packed[1].iter().map(|content| {
-        let name = content.packed.name();
-        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::packed::Narrow::code(x).into()).collect()")
-    });
-    let stored: Vec<_> = outputs
-        .iter()
-        .map(|content| {
-            format!("{}.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect()", array(content.kind, "output"))
-        })
-        .chain(codes)
-        .collect();
-    let _ = writeln!(text, "    Ok(vec![{}])", stored.join(", "));
+    text.push_str(&stored(&contents[1], &packed[1]));
     text.push_str("}\n");
     for line in note.lines() {
         let _ = writeln!(text, "// {line}");
     }
     text
+}
+
+/// The last line of `run`: the bits of all outputs.
+fn stored(outputs: &[Content], packed: &[Codes]) -> String {
+    let bits = outputs.iter().map(|content| {
+        let name = array(content.kind, "output");
+        format!("{name}.to_vec()?.iter().map(|&x| Element::to_bits(x)).collect()")
+    });
+    let codes = packed.iter().map(|content| {
+        let name = content.packed.name();
+        format!("packed_output_{name}.to_vec()?.iter().map(|&x| ct::packed::Narrow::code(x).into()).collect()")
+    });
+    format!("    Ok(vec![{}])\n", bits.chain(codes).collect::<Vec<_>>().join(", "))
 }

@@ -7,6 +7,36 @@ use cutlet_kernels::losses::{FusedGrpo, Policy};
 
 use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
+/// Returns the largest error of sampled tokens, against f64.
+fn grpo_error<const BATCH: usize, const TOKENS: usize, const COLUMNS: usize, const BACKWARD: bool>(
+    data: &Data<bf16>,
+) -> ct::Result<f64> {
+    let mut worst = 0.0f64;
+    let number = |name: usize, at| Ok::<f64, ct::Error>(values(&data.numbers[name].1, at, 1)?[0]);
+    let chosen = data.integers[0].1.to_vec()?;
+    for at in places(BATCH * TOKENS) {
+        let row = at / TOKENS * (TOKENS + 1) + at % TOKENS;
+        let x = data.read("x", row * COLUMNS, COLUMNS)?;
+        let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let log = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
+        let token = chosen[at] as usize;
+        let (advantage, ratio) = (number(2, at / TOKENS)?, (x[token] - log - number(0, at)?).exp());
+        let (free, clipped) = (ratio * advantage, ratio.clamp(0.8, 1.2) * advantage);
+        let apart = number(1, at)? - (x[token] - log);
+        if BACKWARD {
+            let slope = if clipped >= free { -free } else { 0.0 } + 0.04 * (1.0 - apart.exp());
+            let scale = slope * number(3, at)?;
+            let want: Vec<f64> =
+                (0..COLUMNS).map(|j| (f64::from(u8::from(j == token)) - (x[j] - log).exp()) * scale).collect();
+            worst = worst.max(difference(&values(&data.outputs[0].1, row * COLUMNS, COLUMNS)?, &want));
+        } else {
+            let want = -free.min(clipped) + 0.04 * (apart.exp() - apart - 1.0);
+            worst = worst.max((number(4, at)? - want).abs());
+        }
+    }
+    Ok(worst)
+}
+
 /// Loss of group-relative policy optimization, forward or backward.
 fn of_grpo<const BATCH: usize, const TOKENS: usize, const COLUMNS: usize, const BACKWARD: bool>() -> Case {
     const OF: FusedGrpo = FusedGrpo { temperature: 1.0, beta: 0.04, clip: [0.2, 0.2], bound: None };
@@ -68,33 +98,8 @@ fn of_grpo<const BATCH: usize, const TOKENS: usize, const COLUMNS: usize, const 
         let logits = matrix(&inputs[0].1, [BATCH, TOKENS + 1, COLUMNS])?;
         OF.forward(stream, logits, policy, (matrix_mut(loss, shape)?, matrix_mut(logs, shape)?))
     };
-    let error = |data: &Data<bf16>| {
-        let mut worst = 0.0f64;
-        let number = |name: usize, at| Ok::<f64, ct::Error>(values(&data.numbers[name].1, at, 1)?[0]);
-        let chosen = data.integers[0].1.to_vec()?;
-        for at in places(BATCH * TOKENS) {
-            let row = at / TOKENS * (TOKENS + 1) + at % TOKENS;
-            let x = data.read("x", row * COLUMNS, COLUMNS)?;
-            let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let log = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
-            let token = chosen[at] as usize;
-            let (advantage, ratio) = (number(2, at / TOKENS)?, (x[token] - log - number(0, at)?).exp());
-            let (free, clipped) = (ratio * advantage, ratio.clamp(0.8, 1.2) * advantage);
-            let apart = number(1, at)? - (x[token] - log);
-            if BACKWARD {
-                let slope = if clipped >= free { -free } else { 0.0 } + 0.04 * (1.0 - apart.exp());
-                let scale = slope * number(3, at)?;
-                let want: Vec<f64> =
-                    (0..COLUMNS).map(|j| (f64::from(u8::from(j == token)) - (x[j] - log).exp()) * scale).collect();
-                worst = worst.max(difference(&values(&data.outputs[0].1, row * COLUMNS, COLUMNS)?, &want));
-            } else {
-                let want = -free.min(clipped) + 0.04 * (apart.exp() - apart - 1.0);
-                worst = worst.max((number(4, at)? - want).abs());
-            }
-        }
-        Ok(worst)
-    };
-    let functions = Functions { data: Box::new(data), ours, error, reset };
+    let functions =
+        Functions { data: Box::new(data), ours, error: grpo_error::<BATCH, TOKENS, COLUMNS, BACKWARD>, reset };
     let bytes = (2 * count * COLUMNS * if BACKWARD { 2 } else { 1 }) as f64;
     let name = if BACKWARD { "grpo backward" } else { "grpo" };
     Case::new(format!("{name} bf16 {BATCH} {TOKENS} {COLUMNS}"), 8e-3, bytes, 0.0, functions)

@@ -161,12 +161,52 @@ fn of_delta_chunks<const BATCH: usize, const TOKENS: usize, const HEADS: usize>(
     Case::new(name, 3e-2, (8 * len) as f64, 0.0, functions)
 }
 
+/// Extents of a state of the Mamba-2 rows: of a head, of the states.
+const HEAD_DIM: usize = 64;
+const STATES: usize = 128;
+
+/// Returns the largest error of the first and the last head, against f64.
+fn mamba_error<const BATCH: usize, const TOKENS: usize, const HEADS: usize>(data: &Data<bf16>) -> ct::Result<f64> {
+    let mut worst = 0.0f64;
+    for (batch, head) in [(0, 0), (BATCH - 1, HEADS - 1)] {
+        let number = |name: usize| Ok::<f64, ct::Error>(values(&data.numbers[name].1, head, 1)?[0]);
+        let (a, d) = (number(0)?, number(1)?);
+        let all = |name: &str, each: usize| data.read(name, batch * TOKENS * each, TOKENS * each);
+        let (b, c, dt) = (all("b", STATES)?, all("c", STATES)?, all("dt", HEADS)?);
+        let of_head = |array: &DeviceArray<bf16, 1>| {
+            let rows =
+                matrix(array, [BATCH * TOKENS, HEADS * HEAD_DIM])?.slice(0, batch * TOKENS..(batch + 1) * TOKENS)?;
+            let part = rows.slice(1, head * HEAD_DIM..(head + 1) * HEAD_DIM)?.to_vec()?;
+            Ok::<_, ct::Error>(part.iter().map(|x| x.to_f64()).collect::<Vec<f64>>())
+        };
+        let (x, y) = (of_head(data.input("x"))?, of_head(&data.outputs[0].1)?);
+        let mut state = vec![0.0; STATES * HEAD_DIM];
+        let (mut result, mut want) = (Vec::new(), Vec::new());
+        for t in 0..TOKENS {
+            let (step, x) = (dt[t * HEADS + head], &x[t * HEAD_DIM..(t + 1) * HEAD_DIM]);
+            let decay = (step * a).exp();
+            let mut of_token: Vec<f64> = x.iter().map(|x| x * d).collect();
+            for (n, row) in state.chunks_exact_mut(HEAD_DIM).enumerate() {
+                let (b, c) = (b[t * STATES + n] * step, c[t * STATES + n]);
+                for ((state, out), x) in row.iter_mut().zip(&mut of_token).zip(x) {
+                    *state = *state * decay + b * x;
+                    *out += *state * c;
+                }
+            }
+            if t % 61 == 0 || t + 1 == TOKENS {
+                want.extend(of_token);
+                result.extend(&y[t * HEAD_DIM..(t + 1) * HEAD_DIM]);
+            }
+        }
+        worst = worst.max(difference(&result, &want));
+    }
+    Ok(worst)
+}
+
 /// Mamba-2 over whole sequences. Only the original stores the states before each chunk.
 fn of_mamba<const BATCH: usize, const TOKENS: usize, const HEADS: usize>() -> Case {
-    const DIM: usize = 64;
-    const STATES: usize = 128;
-    let (count, len) = (BATCH * TOKENS * HEADS, BATCH * TOKENS * HEADS * DIM);
-    let states = BATCH * HEADS * DIM * STATES;
+    let (count, len) = (BATCH * TOKENS * HEADS, BATCH * TOKENS * HEADS * HEAD_DIM);
+    let states = BATCH * HEADS * HEAD_DIM * STATES;
     let data = move |device: ct::Device| {
         let array = |len: usize| device.zeros::<bf16, 1>([len]);
         let numbers = |len: usize| device.zeros::<f32, 1>([len]);
@@ -201,7 +241,7 @@ fn of_mamba<const BATCH: usize, const TOKENS: usize, const HEADS: usize>() -> Ca
         let [(_, a), (_, d), (_, last), ..] = &mut numbers[..] else { return Ok(()) };
         let of_states = [BATCH, TOKENS, 1, STATES];
         let inputs = Mamba2Inputs {
-            x: matrix(&inputs[0].1, [BATCH, TOKENS, HEADS, DIM])?,
+            x: matrix(&inputs[0].1, [BATCH, TOKENS, HEADS, HEAD_DIM])?,
             dt: matrix(&inputs[3].1, [BATCH, TOKENS, HEADS])?,
             dt_bias: None,
             a: a.view(),
@@ -209,49 +249,14 @@ fn of_mamba<const BATCH: usize, const TOKENS: usize, const HEADS: usize>() -> Ca
             c: matrix(&inputs[2].1, of_states)?,
             d: Some(d.view()),
         };
-        let states = States { initial: None, last: Some(matrix_mut(last, [BATCH, HEADS, STATES, DIM])?) };
-        let y = matrix_mut(&mut outputs[0].1, [BATCH, TOKENS, HEADS, DIM])?;
+        let states = States { initial: None, last: Some(matrix_mut(last, [BATCH, HEADS, STATES, HEAD_DIM])?) };
+        let y = matrix_mut(&mut outputs[0].1, [BATCH, TOKENS, HEADS, HEAD_DIM])?;
         Mamba2::default().chunks(stream, inputs, None, states, y)
     };
-    let error = |data: &Data<bf16>| {
-        let mut worst = 0.0f64;
-        for (batch, head) in [(0, 0), (BATCH - 1, HEADS - 1)] {
-            let number = |name: usize| Ok::<f64, ct::Error>(values(&data.numbers[name].1, head, 1)?[0]);
-            let (a, d) = (number(0)?, number(1)?);
-            let all = |name: &str, each: usize| data.read(name, batch * TOKENS * each, TOKENS * each);
-            let (b, c, dt) = (all("b", STATES)?, all("c", STATES)?, all("dt", HEADS)?);
-            let of_head = |array: &DeviceArray<bf16, 1>| {
-                let rows =
-                    matrix(array, [BATCH * TOKENS, HEADS * DIM])?.slice(0, batch * TOKENS..(batch + 1) * TOKENS)?;
-                let part = rows.slice(1, head * DIM..(head + 1) * DIM)?.to_vec()?;
-                Ok::<_, ct::Error>(part.iter().map(|x| x.to_f64()).collect::<Vec<f64>>())
-            };
-            let (x, y) = (of_head(data.input("x"))?, of_head(&data.outputs[0].1)?);
-            let mut state = vec![0.0; STATES * DIM];
-            let (mut result, mut want) = (Vec::new(), Vec::new());
-            for t in 0..TOKENS {
-                let (step, x) = (dt[t * HEADS + head], &x[t * DIM..(t + 1) * DIM]);
-                let decay = (step * a).exp();
-                let mut of_token: Vec<f64> = x.iter().map(|x| x * d).collect();
-                for (n, row) in state.chunks_exact_mut(DIM).enumerate() {
-                    let (b, c) = (b[t * STATES + n] * step, c[t * STATES + n]);
-                    for ((state, out), x) in row.iter_mut().zip(&mut of_token).zip(x) {
-                        *state = *state * decay + b * x;
-                        *out += *state * c;
-                    }
-                }
-                if t % 61 == 0 || t + 1 == TOKENS {
-                    want.extend(of_token);
-                    result.extend(&y[t * DIM..(t + 1) * DIM]);
-                }
-            }
-            worst = worst.max(difference(&result, &want));
-        }
-        Ok(worst)
-    };
-    let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
+    let functions =
+        Functions { data: Box::new(data), ours, error: mamba_error::<BATCH, TOKENS, HEADS>, reset: poison_all };
     let bytes = 2 * (2 * len + count + 2 * BATCH * TOKENS * STATES);
-    Case::new(format!("mamba2 bf16 {BATCH} {TOKENS} {HEADS} {DIM} {STATES}"), 2e-2, bytes as f64, 0.0, functions)
+    Case::new(format!("mamba2 bf16 {BATCH} {TOKENS} {HEADS} {HEAD_DIM} {STATES}"), 2e-2, bytes as f64, 0.0, functions)
 }
 
 /// The rows at sizes for the CPU.

@@ -10,9 +10,8 @@
 use super::Lowering;
 use super::state::instrument::wait_limit::LimitedWait;
 use crate::backend::ptx::device_assert::WaitObject;
-use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
+use crate::backend::ptx::hardware::{MBARRIER_BYTES, WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, RegClass, Special, Ty};
-use crate::backend::ptx::plan::planned_kernel::MBARRIER_BYTES;
 use crate::backend::ptx::schedule::{ORDERED_GROUPS, PINGPONG_GROUPS};
 use crate::ir::{Loc, OpId};
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
+use crate::backend::ptx::hardware::{MBARRIER_BYTES, NAMED_BARRIERS};
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{
@@ -18,20 +19,14 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, Module, OpId, Opcode, Type};
 
-/// Bytes of an mbarrier.
-pub const MBARRIER_BYTES: u32 = 8;
-
 /// Bytes of the two mbarriers of a stage: full, empty.
-pub const BARRIER_BYTES: u32 = 16;
+pub const BARRIER_BYTES: u32 = 2 * MBARRIER_BYTES;
 
 /// Bytes from the full barrier to the empty one.
-pub const EMPTY: i64 = 8;
+pub const EMPTY: i64 = MBARRIER_BYTES as i64;
 
 /// Number of order mbarriers: one for each order point and group.
 pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::PINGPONG.len() as u32;
-
-/// Number of named barriers of a CTA (PTX ISA, `barrier.cta`).
-const NAMED_BARRIERS: u32 = 16;
 
 /// Kernel with its schedule and the places of its buffers.
 pub struct PlannedKernel<'m> {

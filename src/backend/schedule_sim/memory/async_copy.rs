@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::stage::{Stage, Tile};
 use crate::backend::cpu::SlotContent;
+use crate::backend::ptx::WARP_SIZE;
 use crate::backend::ptx::schedule::{CpAsync, CpAsyncPlan};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::dtype::DType;
@@ -41,7 +42,7 @@ pub struct CpAsyncCopies {
     pub issued: VecDeque<IssuedCopy>,
 }
 
-const LANES: usize = 32;
+const LANES: usize = WARP_SIZE as usize;
 
 impl CpAsyncCopies {
     /// Returns the state without copies. `forms`: layouts and element types of their tiles.

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::cpu::{Frame, SlotContent};
+use crate::backend::ptx::WARP_SIZE;
 use crate::backend::ptx::schedule::{StripMine, StripRole};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
-const LANES: usize = 32;
+const LANES: usize = WARP_SIZE as usize;
 
 /// State of a strip-mined sequence.
 struct StripRun<'f, 'p> {

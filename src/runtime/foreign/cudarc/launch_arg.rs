@@ -4,6 +4,7 @@
 //! earlier work of cudarc on the slice. The launch waits for that stream, unless it is on it. The
 //! drop of the argument, after the launch is queued, orders the stream after the launch.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceSlice};
@@ -12,12 +13,12 @@ use super::{BorrowedArray, Counted, Operands, Read, Token, Write, failed, read, 
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::sealed::Sealed;
 use crate::kernel::{ArgConversion, ArgSignature, IntoKernelArg, LaunchArg, WordWriter};
 use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
 use crate::runtime::device::device::Device;
+use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Tracer};
 
 /// A slice of cudarc as an argument of a launch, read only.
@@ -94,6 +95,12 @@ fn nothing<'a, T: Element, const R: usize>() -> DeviceView<'a, T, R> {
 macro_rules! slice_argument {
     ($($name:ident of $operand:ident($field:ident) => $traced:ident as $view:ident by $make:expr, writes $writes:literal;)+) => {$(
         impl<T, const R: usize> Sealed for $name<'_, T, R> {}
+
+        impl<T, const R: usize> fmt::Debug for $name<'_, T, R> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
 
         impl<T: Element, const R: usize> $name<'_, T, R> {
             fn view(&self) -> $view<'_, T, R> {

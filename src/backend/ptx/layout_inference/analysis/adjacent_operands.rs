@@ -3,11 +3,12 @@
 
 use rustc_hash::FxHashMap;
 
+use crate::backend::ptx::hardware::SWIZZLE_ROW_BYTES;
 use crate::ir::{BlockId, Module, OpId, Value};
 use crate::pass::MmaGroups;
 
-/// Maximum number of bytes of a row of a swizzle panel (PTX ISA, swizzling modes).
-const MAX_SWIZZLE_BYTES: i64 = 128;
+/// Maximum number of bytes of a row of a swizzle panel.
+const MAX_SWIZZLE_BYTES: i64 = SWIZZLE_ROW_BYTES as i64;
 /// Minimum number of bytes of a row for which equal panels of adjacent operands are worth it.
 const MIN_SWIZZLE_BYTES: i64 = 64;
 

@@ -61,7 +61,7 @@ impl Inference<'_> {
         let others = (0..shape.len()).rev().filter(|&other| other != axis && other != reduced);
         let order: Vec<usize> = std::iter::once(reduced).chain(others).chain([axis]).collect();
         let elements = shape.iter().product::<i64>();
-        let each = (elements / (self.num_warps as i64 * 32)).max(1);
+        let each = (elements / self.num_threads() as i64).max(1);
         let of_reduced = (each / shape[axis]).min(shape[reduced]);
         if of_reduced < 1 || each < shape[axis] {
             return None;
@@ -88,7 +88,7 @@ impl Inference<'_> {
         let order: Vec<usize> =
             std::iter::once(axis).chain((0..shape.len()).rev().filter(|&other| other != axis)).collect();
         let elements = shape.iter().product::<i64>() as usize;
-        let each = (elements / (self.num_warps * 32)).max(1);
+        let each = (elements / self.num_threads()).max(1);
         Layout::blocked(shape, &order, each, self.num_warps)
     }
 }

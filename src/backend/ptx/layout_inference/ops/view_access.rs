@@ -128,7 +128,7 @@ impl Inference<'_> {
         let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
         let elements = self.num_elements(value);
         let is_enabled = self.optimizations.contains(Optimization::DeferredLoad) && op.is_weak_load();
-        let is_small = elements > 1 && elements <= self.num_warps * 32;
+        let is_small = elements > 1 && elements <= self.num_threads();
         let least = self.min_elements_beside_accumulator(id);
         let is_large = least.is_some_and(|least| coalesced.num_registers() >= least);
         if !is_enabled || !is_small && !is_large {

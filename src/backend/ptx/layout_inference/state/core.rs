@@ -8,6 +8,7 @@ use super::super::analysis::adjacent_operands::AdjacentOperands;
 use super::super::analysis::axis_info::PointerContiguity;
 use super::super::analysis::butterfly_chain::ButterflyChains;
 use super::super::analysis::permutation::{as_axes, inverse};
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::optimizations::OptimizationSet;
 use crate::backend::ptx::plan::extract_groups::ExtractGroups;
@@ -261,11 +262,16 @@ impl<'m> Inference<'m> {
         self.natural(value).unwrap_or_else(|| self.default_layout(value))
     }
 
+    /// Returns the number of threads of the warps that share a tile.
+    pub fn num_threads(&self) -> usize {
+        self.num_warps * WARP_SIZE as usize
+    }
+
     /// Returns the blocked layout (Triton) of a shape with `vector` elements per access, at least
     /// `least`. `order` has the axes from the fastest to the slowest.
     pub fn blocked_layout(&self, shape: &[i64], order: &[usize], vector: usize, least: usize) -> Layout {
         let elements = shape.iter().product::<i64>() as usize;
-        let each = (elements / (self.num_warps * 32)).max(1);
+        let each = (elements / self.num_threads()).max(1);
         Layout::blocked(shape, order, vector.min(each).max(least), self.num_warps)
     }
 }

@@ -1,5 +1,6 @@
 //! TMA pipelines: mbarrier initialization and the producer (CUTLASS `PipelineTmaAsync`).
 
+use crate::backend::ptx::hardware::MBARRIER_BYTES;
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Special, Ty};
 use crate::backend::ptx::lower::Lowered;
@@ -7,7 +8,7 @@ use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::lower::state::sync_state::PipelineState;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY, MBARRIER_BYTES, ORDER_BARRIERS, StageBuffers};
+use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY, ORDER_BARRIERS, StageBuffers};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::core::{Lowered, Lowering, SCHEDULE_MISMATCH};
 use super::values::Tile;
+use crate::backend::ptx::hardware::WARP_SIZE;
 use crate::backend::ptx::isa::inst::{Cmp, CvtMods, Operand, Ty};
 use crate::backend::ptx::layout_inference::{ValueOrigin, thread_bases};
 use crate::backend::ptx::scalar::repr;
@@ -74,15 +75,15 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         if self.info.inference.chosen(op).is_none() {
             let threads = op.distribution().map_or(0, |layout| layout.num_threads());
-            let warps = self.info.inference.num_warps as u64;
-            let more = (32 * warps).checked_div(threads).filter(|&more| more > 1);
+            let (warp_size, warps) = (u64::from(WARP_SIZE), self.info.inference.num_warps as u64);
+            let more = (warp_size * warps).checked_div(threads).filter(|&more| more > 1);
             let replicas =
                 more.map_or(String::new(), |more| format!(", or replicas of the threads (`.replicate({more})`)"));
             return Err(format!(
                 "a layout for {threads} threads, and the tile block has {warps} warps, which are {}: ask for `num_warps` \
                  {}{replicas}",
-                32 * warps,
-                threads / 32
+                warp_size * warps,
+                threads / warp_size
             ));
         }
         if !self.values.operands.is_empty() {
