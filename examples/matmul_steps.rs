@@ -101,7 +101,7 @@ impl Steps {
     where
         K: ct::kernel::Kernel<Parameters> + Copy,
     {
-        let [m, n, k] = [200, 300, 150];
+        let [m, n, k] = [208, 304, 160];
         let (x, y) = (|i: usize, j: usize| (i * 7 + j * 3) % 11, |i: usize, j: usize| (i * 5 + j) % 7);
         let small = |x: usize| f16::from_f32(x as f32 / 8.0);
         let a = self.device.from_fn([m, k], |[i, j]| small(x(i, j)))?;

@@ -29,7 +29,7 @@ fn state_changes_its_length() {
     assert_eq!(
         text,
         "\
-<ct::fold(0..4, vec![tile(4, 1)], |list, _| [list.clone(), list].concat())>: `fold`: the state has 1 values and comes back with 2
+<ct::fold(0..4, vec![tile(4, 1)], |list, _| [list.clone(), list].concat())>: `fold`: the state has 1 values, and the body returns 2
   a `Vec` in the state keeps its length"
     );
 }
@@ -57,7 +57,7 @@ fn step_is_not_positive() {
         text,
         "\
 <ct::fold(ct::range(8, 0).step(0), (), |(), _| ())>: `fold`: the step is 0
-  a range goes up or down by 1 at least"
+  the step of a range is at least 1, or at most -1"
     );
 }
 
@@ -216,9 +216,9 @@ fn flow_of_another_loop() {
     assert_eq!(
         text,
         "\
-<break_if(i.eq(j), ()))>: `break_if` is for a loop around the one that it stands in
+<break_if(i.eq(j), ()))>: `break_if` belongs to a loop around the one that contains it
   <ct::fold_with_control(..4, (), |(), i, flow| {>: the loop that it is for
-  <ct::fold(..3, (), |(), j| flow.break_if(i.eq(j), ()))>: the loop that it stands in
+  <ct::fold(..3, (), |(), j| flow.break_if(i.eq(j), ()))>: the loop that contains it
   give the condition out in the state of the inner loop, and ask for it there"
     );
     let text = problems(|| {

@@ -83,11 +83,11 @@ fn layouts_that_are_none_of_bits() {
     assert_eq!(
         text,
         "\
-<with_layout(local([12, 1]) * spatial([1, 32]))>: `with_layout`: a layout of [12, 32] for 32 threads that goes by no powers of two
+<with_layout(local([12, 1]) * spatial([1, 32]))>: `with_layout`: a layout of [12, 32] for 32 threads is not a linear map of index bits
   extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or register index is one bit of the element index
-<with_layout(Layout::new([8, 8], vec![], vec![1, 2, 4, 8, 16], vec![]))>: `with_layout`: a layout of [8, 8] for 32 threads that goes by no powers of two
+<with_layout(Layout::new([8, 8], vec![], vec![1, 2, 4, 8, 16], vec![]))>: `with_layout`: a layout of [8, 8] for 32 threads is not a linear map of index bits
   extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or register index is one bit of the element index
-<with_layout(Layout::new([8, 8], vec![32], vec![3, 2, 4, 8, 16], vec![]))>: `with_layout`: a layout of [8, 8] for 32 threads that goes by no powers of two
+<with_layout(Layout::new([8, 8], vec![32], vec![3, 2, 4, 8, 16], vec![]))>: `with_layout`: a layout of [8, 8] for 32 threads is not a linear map of index bits
   extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a thread or register index is one bit of the element index"
     );
 }

@@ -122,6 +122,30 @@ fn the_tutorial_shows_what_is_said() {
     }
 }
 
+/// The remarks that the tables of the tutorial explain are in the listings above them, number by number.
+#[test]
+fn the_tutorial_explains_what_it_shows() {
+    let mut explained = 0;
+    for name in NAMES {
+        let after = &PAGE[PAGE.find(kernel(name).0).expect("a kernel of the page")..];
+        let section = after.split("\n## ").next().expect("the rest");
+        let (listing, rest) =
+            section.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```")).expect("remarks");
+        let table = rest.split("| remark | meaning |\n|---|---|\n").nth(1).expect("a table").split("\n\n").next();
+        for row in table.expect("rows").lines() {
+            let cell = row.split('|').nth(1).expect("a cell");
+            for remark in cell.split('`').skip(1).step_by(2) {
+                assert!(
+                    remark.split('…').all(|part| listing.contains(part)),
+                    "{name}: `{remark}` is not in\n{listing}"
+                );
+                explained += 1;
+            }
+        }
+    }
+    assert!(explained > 20, "{explained}");
+}
+
 /// The first block of a page that opens with these words.
 fn block<'a>(page: &'a str, opening: &str) -> &'a str {
     let start =

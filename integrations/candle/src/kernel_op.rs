@@ -39,7 +39,7 @@ type ResultShape<const N: usize> = dyn Fn([&Shape; N]) -> Result<Shape> + Send +
 ///
 /// /// x · sigmoid(x)
 /// fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
-///     let (at, tile) = ([ct::bid(0), ct::bid(1)], [4, 64]);
+///     let (at, tile) = ((ct::bid(0), ct::bid(1)), [4, 64]);
 ///     let x = x.load(at, tile);
 ///     y.store(at, x / (1.0 + (-x).exp()));
 /// }

@@ -56,11 +56,11 @@ impl Assembler {
             };
         }
         find_program("tileiras").map(Assembler::at).ok_or_else(|| {
-            let places: Vec<String> = search_paths().iter().map(|p| p.display().to_string()).collect();
+            let others: Vec<String> = toolkit_paths().iter().map(|path| path.display().to_string()).collect();
             Error::NoDevice(format!(
-                "the Tile IR assembler `tileiras` is not installed (CUTLET_TILEIRAS is not set; looked in {}): \
-                 `pip install nvidia-cuda-tileiras nvidia-cuda-nvcc nvidia-nvvm`, or CUDA 13.1 or later",
-                places.join(", ")
+                "the Tile IR assembler `tileiras` is not installed (CUTLET_TILEIRAS is not set; looked in the folders of \
+                 PATH, {}): `pip install nvidia-cuda-tileiras nvidia-cuda-nvcc nvidia-nvvm`, or CUDA 13.1 or later",
+                others.join(", ")
             ))
         })
     }
@@ -205,24 +205,31 @@ pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
 
 /// Returns the folders that may contain the assembler, best first.
 fn search_paths() -> Vec<PathBuf> {
-    let folders = |name: &str| {
-        let value = std::env::var_os(name).unwrap_or_default();
-        std::env::split_paths(&value).filter(|p| !p.as_os_str().is_empty()).collect::<Vec<_>>()
-    };
-    let mut places = folders("PATH");
-    for toolkit in TOOLKITS.iter().flat_map(|name| folders(name)) {
-        places.push(toolkit.join("bin"));
-    }
-    places.extend(["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from));
-    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|name| folders(name)) {
+    let mut paths = folders_of("PATH");
+    paths.extend(toolkit_paths());
+    paths
+}
+
+/// Returns the folders that an environment variable lists.
+fn folders_of(name: &str) -> Vec<PathBuf> {
+    let value = std::env::var_os(name).unwrap_or_default();
+    std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// Returns the searched folders outside of `PATH`: those of CUDA toolkits and of Python environments.
+fn toolkit_paths() -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        TOOLKITS.iter().flat_map(|name| folders_of(name)).map(|toolkit| toolkit.join("bin")).collect();
+    paths.extend(["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from));
+    for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|name| folders_of(name)) {
         // lib/python3.X/site-packages/nvidia/cu13/bin
         let versions = std::fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
         let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
         versions.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("python3")));
         sort::natural(&mut versions);
-        places.extend(versions.into_iter().map(|path| path.join("site-packages/nvidia/cu13/bin")));
+        paths.extend(versions.into_iter().map(|path| path.join("site-packages/nvidia/cu13/bin")));
     }
-    places
+    paths
 }
 
 /// Converts the messages of the assembler to an error.

@@ -99,7 +99,7 @@ pub fn doctor() -> DoctorReport {
     let set = |name| std::env::var_os(name).map(|value| (name, value.to_string_lossy().into_owned()));
     DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
-        platform: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+        platform: platform(),
         driver: driver.and_then(|driver| driver.version().map_err(|error| error.to_string())).map(driver_text),
         gpus: (0..Gpu::count()).map(|ordinal| look(Gpu::look(ordinal))).collect(),
         backends: backends(&tileiras),
@@ -108,6 +108,14 @@ pub fn doctor() -> DoctorReport {
         assemblers: vec![("tileiras", tileiras), ("ptxas", ptxas())],
         environment: VARIABLES.into_iter().filter_map(set).collect(),
     }
+}
+
+/// Returns the operating system, the architecture, and the name of the processor if the system reports it.
+fn platform() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let name = name.map_or(String::new(), |(_, name)| format!(", {name}"));
+    format!("{} {}{name}", std::env::consts::OS, std::env::consts::ARCH)
 }
 
 fn driver_text(version: i32) -> String {

@@ -109,7 +109,7 @@ fn index_of_parts<const R: usize>(place: Place, name: &str, index: impl TileInde
         Component::Sparse(_) => {
             let message =
                 format!("`{name}`: the last component of the index of complex numbers is a list of positions");
-            let way_out = "a list goes along another axis; single numbers: `.reals()` and `gather`";
+            let way_out = "lists are for other axes; single numbers: `.reals()` and `gather`";
             record(|t| t.report(place, message, &[way_out]));
             None
         }

@@ -172,7 +172,11 @@ impl Body {
     fn host_step(self, t: &mut Trace, range: Bounds) -> Option<i128> {
         let Bound::Host(step) = range.step else { return None };
         if step == 0 {
-            t.report(self.place, format!("`{}`: the step is 0", self.name), &["a range goes up or down by 1 at least"]);
+            t.report(
+                self.place,
+                format!("`{}`: the step is 0", self.name),
+                &["the step of a range is at least 1, or at most -1"],
+            );
             return Some(1);
         }
         // Downwards an unsigned counter goes by the size of the step.

@@ -123,8 +123,8 @@ impl<S: LoopState> LoopControl<S> {
                     return Some(carried);
                 }
                 Some((_, place, _)) if t.is_open_loop(self.block) => {
-                    let message = format!("`{}` is for a loop around the one that it stands in", this.name);
-                    let places = [(self.place, "the loop that it is for"), (place, "the loop that it stands in")];
+                    let message = format!("`{}` belongs to a loop around the one that contains it", this.name);
+                    let places = [(self.place, "the loop that it is for"), (place, "the loop that contains it")];
                     let way_out = "give the condition out in the state of the inner loop, and ask for it there";
                     t.report_with(this.place, message, &places, way_out);
                 }

@@ -167,7 +167,7 @@ fn check_text(text: &str, operands: usize) -> Result<(), String> {
             None => return Err("a `$` without a number".to_string()),
         }
         if part.chars().nth(1).is_some_and(|next| next.is_ascii_alphanumeric()) {
-            return Err("a number after `$` that goes on".to_string());
+            return Err("characters after the number of `$`".to_string());
         }
     }
     if !has_result {
@@ -201,7 +201,7 @@ mod tests {
             ("add.s32 $0, $1, $2", "no `;` at the end"),
             ("mov.b32 $1, $2;", "no result, `$0`,"),
             ("mov.b32 $0, $x;", "a `$` without a number"),
-            ("mov.b32 $0, $12;", "a number after `$` that goes on"),
+            ("mov.b32 $0, $12;", "characters after the number of `$`"),
             ("} mov.b32 $0, $1; {", "a brace without its other one"),
             ("mov.b32 $0, $1; { ;", "a brace without its other one"),
             ("mov.b32 $0, $1; // nothing", "a comment or a quoted text"),

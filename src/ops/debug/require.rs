@@ -69,7 +69,7 @@ pub fn require(condition: impl Condition, message: Arguments<'_>) {
         t.at(place);
         let (Some(condition), Some((text, values))) = (t.scalar(place, source, DType::I1), text) else { return };
         if t.builder.open_blocks().len() > 1 {
-            let way_out = "a launch checks it before anything runs: it stands outside, at the beginning of the kernel";
+            let way_out = "a launch checks it before anything runs: write it outside, at the beginning of the kernel";
             return t.report(place, "`require` within a loop, a branch or a closure of elements", &[way_out]);
         }
         let late = std::iter::once(condition).chain(values.iter().copied()).find_map(|value| found_late(t, value));

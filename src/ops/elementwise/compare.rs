@@ -468,9 +468,9 @@ impl Scalar<bool> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a scalar condition does not select between `{Self}` and `{B}`",
-    note = "a literal has the element type of the other value: `2.0` beside floats, `2` beside integers",
+    note = "a literal has the element type of the other value: `2.0` for floats, `2` for integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
-            `Scalar` and a host value of the element type go with any rank"
+            `Scalar` and a host value of the element type combine with any rank"
 )]
 pub trait Choice<B, O>: Sealed + Copy {
     #[doc(hidden)]

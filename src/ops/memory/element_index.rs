@@ -203,7 +203,7 @@ impl<const N: usize> AxisIndex<N> for Range<usize> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not index the {R} axes of this array",
     note = "one component an axis: `(rows, cols)`, `(rows, 0)`; integer tiles of one rank, scalars and numbers",
-    note = "a scalar or a number alone names one element, with a `Scalar` as its value (`tile.item()`); `[i]` goes with tiles"
+    note = "a scalar or a number alone names one element, with a `Scalar` as its value (`tile.item()`); `[i]` is for tiles"
 )]
 pub trait GatherIndex<const R: usize, const N: usize>: Sealed {
     #[doc(hidden)]

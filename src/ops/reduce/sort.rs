@@ -190,7 +190,7 @@ impl Trace {
         let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
             return true;
         };
-        let message = format!("`sort_by_key`: values of shape {other:?} beside keys of shape {shape:?}");
+        let message = format!("`sort_by_key`: values of shape {other:?} with keys of shape {shape:?}");
         self.report(place, message, &["each key has one value: use `broadcast_to`"]);
         false
     }

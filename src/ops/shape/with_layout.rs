@@ -115,7 +115,7 @@ impl Trace {
         }
         let Some(distribution) = layout.distribution.clone() else {
             let message =
-                format!("`with_layout`: a layout of {own:?} for {threads} threads that goes by no powers of two");
+                format!("`with_layout`: a layout of {own:?} for {threads} threads is not a linear map of index bits");
             let way_out = "extents of `local` and `spatial` and numbers of replicas are powers of two, and each bit of a \
                            thread or register index is one bit of the element index";
             self.report(place, message, &[way_out]);

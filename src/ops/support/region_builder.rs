@@ -104,7 +104,7 @@ impl Body {
             let mut fits = values.len() == expected.len();
             if !fits {
                 let message = format!(
-                    "`{}`: the state has {} values and comes back with {}",
+                    "`{}`: the state has {} values, and the body returns {}",
                     self.name,
                     expected.len(),
                     values.len()

@@ -157,7 +157,7 @@ fn needs_another(raw: usize, any: bool) -> bool {
 #[track_caller]
 fn refuse_packed<T: Element>() -> Result<()> {
     match pack_host::is_packed::<T>() {
-        true => Err(Error::argument(format!("a slice of {}, which lie two in a byte here: use u8", T::NAME))),
+        true => Err(Error::argument(format!("a slice of {}, of which a byte has two: use u8", T::NAME))),
         false => Ok(()),
     }
 }
@@ -220,7 +220,7 @@ pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<
     let memory = match array.memory.into_owner()? {
         Ok(owner) => {
             return owner.downcast().map(|slice: Box<CudaSlice<T>>| *slice).map_err(|_| {
-                Error::argument("the array lies in memory of another library, which cudarc cannot free: lend it")
+                Error::argument("the array is in memory of another library, which cudarc cannot free: lend it")
             });
         }
         Err(memory) => memory,
