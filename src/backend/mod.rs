@@ -47,7 +47,7 @@ pub struct Hints {
     /// and their order are the same.
     pub num_warps: Option<u32>,
     /// Number of stages of software-pipelined loops: the loads of this many iterations are in
-    /// flight. With 1, no load is issued ahead of its iteration.
+    /// flight. With 1, each load is issued in its own iteration.
     pub num_stages: Option<u32>,
     /// Number of tile blocks of one cluster (a power of two up to 16).
     ///
@@ -75,10 +75,10 @@ pub struct Hints {
     /// limit is 2^24 (16777216), times 64 if the loop waits for writes of other tile blocks.
     pub loop_limit: Option<u32>,
     /// Milliseconds after which the ptx back end reports a wait that does not end
-    /// ([`Error::Hung`](crate::Error::Hung)): of warps for tiles, empty stages and turns, at
-    /// barriers, and of a loop without a range for atomic or ordered accesses of other tile blocks
-    /// (flags, locks). The report names the waits, their lines and warps and the tile block, and
-    /// the kernel ends. If `None`, the code has no such limit, and a kernel that waits forever
+    /// ([`Error::Hung`](crate::Error::Hung)): of warps for tiles, empty stages and order barriers,
+    /// at barriers, and of a loop without a range for atomic or ordered accesses of other tile
+    /// blocks (flags, locks). The report names the waits, their lines and warps and the tile block,
+    /// and the kernel ends. If `None`, the code has no such limit, and a kernel that waits forever
     /// blocks the GPU. The code is slower with a limit.
     pub wait_limit: Option<u32>,
     /// Optimization level of the assembler, from 0 to 3; `None` is 3. The assembler is the driver's
@@ -96,8 +96,8 @@ pub struct Hints {
     /// the checks.
     pub memcheck: bool,
     /// Use of the persistent form of a kernel, in which the tile blocks that run at a time compute
-    /// all tile blocks of the grid in turn. The loads of a tile block then overlap the stores of
-    /// the last one.
+    /// all tile blocks of the grid one after another. The loads of a tile block then overlap the
+    /// stores of the last one.
     ///
     /// If `None`, the ptx back end uses it on sm_90a for grids of two or more tile blocks for each
     /// that runs at a time, if a loop of the kernel has a matrix product whose loads are all by
@@ -388,7 +388,7 @@ impl Hints {
     }
 }
 
-/// Options of the assembler, besides the code.
+/// Options of the assembler in addition to the code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Assembly {
     /// Emits source lines.

@@ -1,4 +1,4 @@
-//! Options of a launch besides kernel and arguments: grid, stream, back end and hints; and its
+//! Options of a launch other than kernel and arguments: grid, stream, back end and hints; and its
 //! device.
 
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ use crate::runtime::graph::recorder;
 use crate::runtime::{Backend, Device, Stream};
 use crate::util::{report, spelling};
 
-/// Options of the generated code of a launch, besides kernel and arguments.
+/// Options of the generated code of a launch, other than kernel and arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompileRequest {
     pub hints: Hints,

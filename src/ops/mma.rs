@@ -23,7 +23,7 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 #[derive(Debug)]
 pub struct Rank<const R: usize>;
 
-/// Ranks that matrices come in: 2, or 3 with a leading batch axis.
+/// Ranks of matrices: 2, or 3 with a leading batch axis.
 ///
 /// ```
 /// # use cutlet::doctest::*;

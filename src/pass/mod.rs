@@ -1,7 +1,7 @@
 //! Passes: transformations of the IR. The optimizations are listed in [`PIPELINE`], in their order.
 //!
 //! A pass reads effects and properties of ops from the op table and stores its analyses in tables
-//! indexed by handles. The resulting module verifies. Equal modules give equal results.
+//! indexed by handles. The resulting module verifies. Equal modules have equal results.
 //!
 //! Each pass runs under its name through the pass manager, also those of the back ends.
 

@@ -23,7 +23,7 @@ pub(super) enum Verdict {
     Failed(Failure),
 }
 
-/// Runs a case in all ways.
+/// Runs a case in all modes of a launch.
 pub(super) fn examine(subject: &dyn Subject, case: &Case, required: &Requirements) -> Verdict {
     let prepared = prepare(subject, case);
     if prepared.is_rejected {
@@ -89,7 +89,7 @@ fn compared(
     place.map(|place| differs(kind, place, kind.sentence()))
 }
 
-/// Returns the failure of a launch that has only one of the differences of the second way.
+/// Returns the failure of a launch that has only one of the differences of the second mode.
 fn attributed(
     prepared: &Prepared<'_>,
     (checked, other): (Way, Way),

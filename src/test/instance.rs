@@ -40,7 +40,7 @@ pub(super) struct Prepared<'s> {
     pub is_rejected: bool,
 }
 
-/// The way of a launch.
+/// Mode of a launch.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
     pub device: Device,

@@ -67,8 +67,8 @@ pub trait Narrow: sealed::Sealed + Copy + fmt::Debug + PartialEq + Send + Sync +
     fn to_value(self) -> f64;
 
     /// Returns the nearest number; of two equally near ones, that with the even code. Integers
-    /// truncate toward zero, as `as` does. Large numbers become the largest number. NaN gives 0 as
-    /// an integer, and the largest number of a float without NaN.
+    /// truncate toward zero, as `as` does. Large numbers become the largest number. NaN becomes 0
+    /// as an integer, and the largest number of a float without NaN.
     fn from_value(value: f64) -> Self;
 }
 
@@ -211,7 +211,7 @@ impl<const E: u32, const M: u32> FloatN<E, M> {
     /// The smallest value.
     pub const MIN: Self = FloatN(ones(Self::WIDTH) as u8);
 
-    /// Returns the nearest value, ties to even. Large numbers saturate, NaN gives the largest
+    /// Returns the nearest value, ties to even. Large numbers saturate, NaN becomes the largest
     /// value.
     pub fn from_f32(value: f32) -> Self {
         Self::from_value(value.into())

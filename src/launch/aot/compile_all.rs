@@ -53,7 +53,7 @@ pub(crate) struct Described {
 /// Compilation of one kernel.
 struct Job {
     name: String,
-    /// Taken by the thread that compiles it.
+    /// Claimed by the thread that compiles it.
     prepared: Mutex<Option<Prepared>>,
     slot: crate::launch::specialize::Specialized,
 }

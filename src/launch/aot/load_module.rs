@@ -276,7 +276,7 @@ fn is_pointer(ty: &Type) -> bool {
     matches!(ty, Type::Tile { elem: Elem::Ptr { .. }, .. })
 }
 
-/// Returns a module whose only entry takes these pointer parameters as numbers, so that they can be
+/// Returns a module whose only entry has these pointer parameters as numbers, so that they can be
 /// any address.
 fn with_addresses(module: &Module, params: &[usize]) -> Module {
     let mut module = module.clone();

@@ -76,7 +76,7 @@ fn wait(flag: ArrayMut<i32, 1>) {
     crate::while_loop((), |()| flag.atomic_add(0).eq(0), |()| ());
 }
 
-/// Takes a lock twice.
+/// Acquires a lock twice.
 fn lock(lock: ArrayMut<i32, 1>, x: ArrayMut<i32, 1>) {
     let lock = lock.entry(0);
     crate::for_each(0..2, |_| {

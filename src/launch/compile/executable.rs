@@ -89,7 +89,7 @@ pub(crate) struct TmaVariant {
     pub without_cluster: Option<KernelVariant>,
 }
 
-/// Form whose CTAs compute several tile blocks in turn.
+/// Form whose CTAs compute several tile blocks one after another.
 pub(crate) struct PersistentVariant {
     /// Minimum number of tile blocks of a launch.
     pub min_tile_blocks: u64,

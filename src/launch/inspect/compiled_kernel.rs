@@ -1,5 +1,4 @@
-//! Handle of a compiled kernel: launches without a cache look-up, and gives access to remarks and
-//! code.
+//! Handle of a compiled kernel: launches without a cache look-up, and access to remarks and code.
 
 use std::any::TypeId;
 use std::fmt;

@@ -381,8 +381,8 @@ impl Inspection {
     /// thread. The PTX is assembled with lines: by `ptxas` if `CUTLET_PTXAS` names one, else by the
     /// driver if a GPU of the target is present, else by `ptxas` on the search path.
     ///
-    /// The driver compiles code with warp roles in another way than for a launch. Its lines are
-    /// those of similar code with the registers of the consumer warps.
+    /// The driver compiles code with warp roles differently than for a launch. Its lines are those
+    /// of similar code with the registers of the consumer warps.
     ///
     /// ```
     /// # use cutlet::doctest::*;

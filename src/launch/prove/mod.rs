@@ -45,7 +45,7 @@ use crate::util::report;
 ///
 /// # Errors
 /// * [`Error::Kernel`] with all errors of the kernel;
-/// * [`Error::Argument`] for a grid beyond the limits, and for a launch that does not meet the
+/// * [`Error::Argument`] for a grid beyond the limits, and for a launch that does not satisfy the
 ///   conditions of [`require!`](crate::require!).
 ///
 /// # Panics

@@ -28,11 +28,11 @@ const TIE: f64 = 0.01;
 const FINALISTS: usize = 12;
 const CLOSE: f64 = 1.03;
 
-/// Time of a turn of the second measurement. A GPU at its power limit needs a part of it to adapt
+/// Time of a part of the second measurement. A GPU at its power limit needs a part of it to adapt
 /// its clock to the current work.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Limit of the executions of one configuration in a turn.
+/// Limit of the executions of one configuration in a part.
 const MAX_RUNS: usize = 50;
 
 /// Measurements, the fastest first, and the index of the winner.
@@ -190,7 +190,7 @@ fn close(times: &[[Duration; 2]]) -> Vec<usize> {
     times.iter().enumerate().filter(|(_, of)| is_close(of)).map(|(at, _)| at).take(FINALISTS).collect()
 }
 
-/// Increases the number of executions so that a turn has sufficient time; `each`: the time of one
+/// Increases the number of executions so that a part has sufficient time; `each`: the time of one
 /// execution.
 fn longer(bench: Bench, each: Duration) -> Bench {
     let run = each.as_secs_f64().max(1e-6) * bench.num_repeats() as f64;

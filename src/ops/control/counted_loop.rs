@@ -175,7 +175,7 @@ impl Body {
             t.report(self.place, format!("`{}`: the step is 0", self.name), &["a range goes up or down by 1 at least"]);
             return Some(1);
         }
-        // Downwards an unsigned counter goes by the size of the step.
+        // A descending unsigned counter decreases by the magnitude of the step.
         let number = if range.signed { step } else { step.abs() };
         Some(if self.fits(t, range, ("step", step), number) { step } else { 1 })
     }

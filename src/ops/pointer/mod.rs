@@ -24,7 +24,7 @@
 //!   an array.
 //!
 //! The compiler assumes nothing of pointers of unknown origin: they may alias all other pointers
-//! and arrays, and have no alignment but that of the element. The accesses of one tile block take
+//! and arrays, and have no alignment but that of the element. The accesses of one tile block have
 //! place in program order, through pointers and arrays.
 //!
 //! The cpu back end reports some violations: addresses that are no multiples of the size of the

@@ -198,7 +198,7 @@ fn in_parts(c: &mut Calc<'_>, magnitude: Value, dropped: i64, last: i64) -> (Val
     let is_normal = c.is(CmpPred::Ge, exponent, normal);
     let of_subnormal = c.subi(sum, exponent);
     let count = c.select(is_normal, dropped, of_subnormal);
-    // Bits below the leading one are dropped: the exponent field takes a carry.
+    // Bits below the leading one are dropped: a carry increments the exponent field.
     let is_less = c.is(CmpPred::Gt, count, mantissa);
     let within = c.select(is_less, mantissa, count);
     let up = c.subi(word, within);

@@ -47,7 +47,7 @@ impl FloatMode {
         FloatMode::default()
     }
 
-    /// Rounds this way.
+    /// Sets the rounding.
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -61,9 +61,8 @@ impl FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
-    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, and in [`with_mode`] of `log`,
-    /// `log2`, `sin`, `cos` and random numbers that are made of these, too (f32 only):
-    /// [`Rounding::Approx`].
+    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, also of `log`, `log2`, `sin`, `cos`
+    /// and random numbers in [`with_mode`] (f32 only): [`Rounding::Approx`].
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -91,9 +90,9 @@ impl FloatMode {
 
     /// A product that is added or subtracted becomes a fused multiply-add: `a * b + c`, `a * b - c`
     /// and `c - a * b` round once. Applies to `+`, `-`, `add_with` and `sub_with` with this mode,
-    /// if the operand is the result of `*` or `mul_with` with the same rounding. The left operand
-    /// comes first. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`. All back ends compute
-    /// the same.
+    /// if the operand is the result of `*` or `mul_with` with the same rounding. If both operands
+    /// are products, the left one is fused. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`.
+    /// All back ends compute the same.
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -130,12 +129,12 @@ impl From<Rounding> for FloatMode {
     }
 }
 
-/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`,
-/// `sqrt`, `rsqrt`, `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`, also those
-/// of closures. What an operation does not have, or not for its type, it leaves out: a scope that
-/// flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
-/// with bounds of their own that are put together of other operations (`erf`, `sort`) stay as they
-/// are; [`Philox`](crate::random::Philox) says what becomes of random numbers.
+/// Sets the mode of float operations without a mode of their own in a part of a kernel: `+ - * /`,
+/// `fma`, `sqrt`, `rsqrt`, `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`,
+/// also those of closures. An operation ignores properties that it, or its type, does not have: a
+/// scope that flushes to zero changes nothing for f64. The innermost of nested scopes applies.
+/// Functions of several operations with error bounds of their own (`erf`, `sort`) do not change.
+/// [`Philox`](crate::random::Philox) describes the effect on random numbers.
 ///
 /// ```
 /// use cutlet as ct;

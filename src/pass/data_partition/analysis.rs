@@ -89,7 +89,7 @@ impl RowAnalysis<'_> {
         Ok(())
     }
 
-    /// Gives all of these values one row axis, if one of them has rows.
+    /// Sets one row axis for all of these values, if one of them has rows.
     fn unify_axis(&mut self, id: OpId, values: &[Value]) -> Result<(), Reason> {
         let axis = values.iter().find_map(|&value| self.rows.axis(value));
         match axis {

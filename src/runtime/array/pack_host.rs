@@ -130,7 +130,7 @@ pub fn values_of<T: Element>(patterns: Vec<T::Pattern>) -> Result<Vec<T>> {
     if patterns.iter().all(T::is_value) {
         let mut list = std::mem::ManuallyDrop::new(patterns);
         // SAFETY: `T::Pattern` has the layout of `T`, and each pattern is a value. The vector is
-        // taken apart once.
+        // decomposed once.
         return Ok(unsafe { Vec::from_raw_parts(list.as_mut_ptr().cast::<T>(), list.len(), list.capacity()) });
     }
     let mut values = reserved(patterns.len())?;

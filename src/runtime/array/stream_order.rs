@@ -200,7 +200,7 @@ mod tests {
     impl Counting {
         fn new(id: usize, streams: usize) -> Arc<Counting> {
             let done_before = RefCell::new(vec![0; streams]);
-            #[allow(clippy::arc_with_non_send_sync)] // One thread; the order takes shared streams.
+            #[allow(clippy::arc_with_non_send_sync)] // One thread; the order has shared streams.
             Arc::new(Counting { id, done_before, open: Cell::new(true), waits: Cell::new(0) })
         }
 

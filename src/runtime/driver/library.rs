@@ -8,7 +8,7 @@ use libloading::Library;
 /// loader searches its directories for a bare name. The paths are those of WSL and NixOS, which may
 /// be absent from the loader's configuration.
 ///
-/// `libcuda.so.1` comes before `libcuda.so`, because a toolkit's stub has the latter name.
+/// `libcuda.so.1` precedes `libcuda.so`, because a toolkit's stub has the latter name.
 fn names(os: &str) -> &'static [&'static str] {
     match os {
         "windows" => &["nvcuda.dll"],

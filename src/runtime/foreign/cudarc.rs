@@ -12,7 +12,7 @@
 //! | [`DeviceArray`] | `CudaView`, `CudaViewMut` in a closure | [`lend`], [`lend_mut`] |
 //!
 //! Slices and views are also arguments of a launch, in place of arrays of one axis. [`read`] and
-//! [`write()`] give them another shape:
+//! [`write()`] return them in another shape:
 //!
 //! ```no_run
 //! # use cudarc::driver::CudaContext;
@@ -230,8 +230,8 @@ pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<
     }
     can_upgrade(stream)?;
     let address = memory.give(&ours)?;
-    // SAFETY: an allocation of the same context with these elements. It is freed in the same way:
-    // in the order of a stream if the GPU has memory pools, else at once.
+    // SAFETY: an allocation of the same context with these elements. It is freed by the same
+    // function: in the order of a stream if the GPU has memory pools, else at once.
     Ok(unsafe { stream.upgrade_device_ptr(address, len) })
 }
 
@@ -270,7 +270,7 @@ struct Lent<T> {
 
 impl<T> Drop for Lent<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, and not used afterwards.
+        // SAFETY: moved out once, and not used afterwards.
         unsafe { ManuallyDrop::take(&mut self.slice) }.leak();
     }
 }
@@ -292,7 +292,7 @@ fn lent<T: Element, const R: usize>(
     Ok((ours, Lent { slice: ManuallyDrop::new(slice), _counted }))
 }
 
-/// Lends an array in row-major order to functions of cudarc that read it, for example cuBLAS.
+/// Borrows an array in row-major order for functions of cudarc that read it, for example cuBLAS.
 ///
 /// The work of the closure is ordered after the earlier work on the array, and later work on the
 /// array is ordered after it. This applies to `stream` and to functions of cudarc on any other
@@ -320,7 +320,7 @@ pub fn lend<T: Element, const R: usize, X>(
     Ok(work(lent.slice.as_view()))
 }
 
-/// Lends an array to functions of cudarc that write it, as [`lend`].
+/// Borrows an array for functions of cudarc that write it, as [`lend`].
 ///
 /// # Errors
 /// As [`lend`].

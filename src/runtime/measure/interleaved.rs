@@ -10,14 +10,15 @@ use crate::runtime::device::stream::Stream;
 /// An implementation: queues the work on a stream.
 type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
-/// The maximum number of turns of an implementation.
+/// Maximum number of parts of the measurement of an implementation.
 const TURNS: usize = 5;
 
 impl Bench {
-    /// Measures several implementations of the same work on a state, mostly arrays. They take
-    /// turns, in ascending and then in descending order, so that all are measured at the same
-    /// clocks and temperatures. The first run of a turn is not counted: it finds the caches as
-    /// another implementation left them.
+    /// Measures several implementations of the same work on a state, mostly arrays. Each
+    /// measurement is divided into parts. The parts of the implementations alternate, in ascending
+    /// and then in descending order, so that all are measured at the same clocks and temperatures.
+    /// The first run of a part is not counted: the caches contain the data of another
+    /// implementation.
     ///
     /// ```
     /// use cutlet as ct;
@@ -96,7 +97,7 @@ impl Comparison {
     }
 
     /// Returns the ratio of the times of this implementation and the first one: the median of the
-    /// ratios of all turns.
+    /// ratios of all parts.
     ///
     /// ```
     /// # use cutlet as ct;

@@ -333,7 +333,7 @@ impl EventBuilder<'_, '_> {
     fn steps(&mut self, body: SeqId, events: &mut Vec<Event>) {
         let schedule = self.schedule;
         for (index, step) in schedule.steps(body).iter().enumerate() {
-            // A step may move the event before it behind its own events.
+            // A step may move the preceding event after its own events.
             let first = events.len().saturating_sub(1);
             self.step(step, events);
             let op = self.op_of(step);

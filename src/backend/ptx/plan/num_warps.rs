@@ -119,8 +119,8 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
-    // Of a tile that is taken apart each thread has a place in every block; more threads would hold
-    // copies.
+    // Each thread has an element of every block of a tile that is divided into blocks; more threads
+    // would hold copies.
     let most = apart.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
 }

@@ -383,7 +383,7 @@ mod tests {
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, CtaCount::Grid), Some(60.0));
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Grid), None);
-        // Persistent CTAs are as many as the grid says.
+        // The grid determines the number of persistent CTAs.
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Fixed), Some(130.0));
         // Those of a persistent form follow the occupancy.
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Resident), Some(60.0));

@@ -285,8 +285,8 @@ fn plain_loops_have_persistent_forms() {
     assert!(crate::pass::persistent(&large_rows()).is_none());
 }
 
-/// Debug builds verify each schedule. At most one pair of a kernel and an optimization in twelve is
-/// compiled, in turn.
+/// Debug builds verify each schedule. At most one pair in twelve of a kernel and an optimization is
+/// compiled.
 #[test]
 fn code_without_an_optimization_is_legal() {
     let step = crate::util::test_sample::one_in(16).max(12);

@@ -505,7 +505,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
     !is_producer_op && all_ops(schedule, sunk).iter().any(reads)
 }
 
-/// Number of mutants of a schedule of which one is verified, in turn.
+/// Number of consecutive mutants of a schedule of which one is verified.
 const MUTANTS_EVERY: usize = 5;
 
 #[test]

@@ -1,4 +1,4 @@
-//! All interleavings of small rings; mutated rings have faults.
+//! All interleavings of small pipelines; mutated pipelines have faults.
 
 use super::super::explore::Explored;
 use super::*;
@@ -47,7 +47,7 @@ fn larger_rings_are_sampled_and_the_result_says_so() {
     });
 }
 
-/// Mutations of a ring: the exploration notices each one that the sampled orders notice.
+/// Mutations of a pipeline: the exploration finds each fault that the sampled orders find.
 #[test]
 fn changed_rings_do_something_else_in_an_interleaving() {
     let mut seen: BTreeMap<&str, [usize; 3]> = BTreeMap::new();

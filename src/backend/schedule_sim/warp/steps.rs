@@ -14,10 +14,10 @@ use crate::backend::schedule_sim::memory::shared_state::Shared;
 use crate::ir::{Loc, OpId, Opcode, Sign, Value};
 
 impl<'a> Partition<'a> {
-    /// Returns the condition that the next step waits for, if it is not met.
+    /// Returns the condition that the next step waits for, if it is not true.
     ///
     /// # Errors
-    /// The condition can never be met.
+    /// The condition can never become true.
     pub fn blocked_by(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
         let Some(step) = self.next_step()? else { return Ok(None) };
         match step {

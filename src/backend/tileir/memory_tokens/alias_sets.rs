@@ -250,7 +250,7 @@ fn array_of(module: &Module, view: Value) -> Option<OpId> {
     Some(tensor)
 }
 
-/// Returns true if two partition views divide the same array in the same way.
+/// Returns true if two partition views divide the same array into the same tiles.
 fn same_tiling(module: &Module, a: Value, b: Value) -> bool {
     let tensor = |view: Value| module.defining_op(view).map(|id| module.op(id).operands[0]);
     let cut = |view: Value| match module.ty(view) {

@@ -66,7 +66,7 @@ impl<'t> Launches<'t> {
         execution
     }
 
-    /// Returns true if no launch meets the conditions.
+    /// Returns true if no launch satisfies the conditions.
     pub fn is_impossible(self) -> bool {
         let mut system = self.system();
         self.execution(&mut system, 0, self.ranges, &[]);

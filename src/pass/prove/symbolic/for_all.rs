@@ -12,7 +12,7 @@ use crate::pass::prove::term::{Fun, Term, Terms, Var};
 use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
 
-/// Limit of eliminations that look for needless checks of one kernel.
+/// Limit of eliminations that search for needless checks of one kernel.
 const MOST_ELIMINATIONS: usize = 16;
 
 /// Limit of inequalities of such an elimination.
@@ -43,7 +43,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
         Launches { terms: &values.terms, ranges, conditions: required, most_rows: MOST_ROWS }
     }
 
-    /// Returns true if no launch meets the conditions of the kernel.
+    /// Returns true if no launch satisfies the conditions of the kernel.
     pub fn is_impossible(&self) -> bool {
         !self.walk.required.is_empty() && self.launches().is_impossible()
     }

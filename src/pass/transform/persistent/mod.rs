@@ -1,4 +1,4 @@
-//! Persistent form of a kernel: CTAs that compute several tile blocks in turn.
+//! Persistent form of a kernel: CTAs that compute several tile blocks one after another.
 //!
 //! ```text
 //! kernel(…): body(block id)
@@ -13,7 +13,7 @@
 //! A producer then loads the operands of the next tile block while the consumers store the results
 //! of the last one. Consecutive rounds go through the CTAs in opposite directions. If the work
 //! grows along the first axis, as with a causal mask, the order is that of [`tile_order`], which
-//! gives the CTAs equal sums of work. CUTLASS has static persistent tile schedulers.
+//! distributes the work equally among the CTAs. CUTLASS has static persistent tile schedulers.
 
 mod scalar_writer;
 mod tile_order;

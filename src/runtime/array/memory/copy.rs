@@ -69,8 +69,8 @@ impl Memory {
         }
     }
 
-    /// Releases an allocation of a GPU to the caller, which frees it in the same way. The stream is
-    /// then ordered after every use so far.
+    /// Releases an allocation of a GPU to the caller, which frees it by the same function. The
+    /// stream is then ordered after every use so far.
     ///
     /// # Errors
     /// [`Error::Driver`] if the context is lost.

@@ -42,9 +42,9 @@ pub enum Flow {
     Next,
     /// The following instruction, or the one at a distance from it in bytes.
     Branch { distance: i64, is_always: bool },
-    /// Begin of a section that diverges: threads meet again at a distance.
+    /// Begin of a section that diverges: threads reconverge at a distance.
     Diverge { distance: i64 },
-    /// Threads wait for the others of their section, and meet.
+    /// Threads wait for all other threads of their section, and reconverge.
     Meet,
     /// No instruction.
     End,

@@ -1,7 +1,7 @@
 //! Instructions inside of loops: strongly connected components of the flow of control (Tarjan,
 //! 1972), without recursion.
 //!
-//! Blocks that wait are behind the end of a kernel and jump back to its middle. They are no loops,
+//! Blocks that wait are after the end of a kernel and jump back to its middle. They are no loops,
 //! so that the direction of a branch does not decide.
 
 use super::instruction::{BYTES, Flow, Instruction};
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn nodes_on_cycles_are_found() {
-        // 0 → 1 ⇄ 2 → 3 → 3, 4 → 1: a block behind the end that jumps back to the cycle.
+        // 0 → 1 ⇄ 2 → 3 → 3, 4 → 1: a block after the end that jumps back to the cycle.
         let edges =
             [[Some(1), None], [Some(2), Some(4)], [Some(1), Some(3)], [Some(3), Some(5)], [Some(1), None], [None; 2]];
         assert_eq!(components(6, &|node| edges[node]), [false, true, true, true, true, false]);

@@ -9,8 +9,9 @@
 //! * Prologue, once per kernel: group n − 1 arrives on barrier 0, so that group 0 can enter.
 //! * Epilogue, once per kernel: group 0 waits on barrier 0, which consumes the last arrival.
 //!
-//! Both are per kernel and not per loop: between two loops group n − 1 can be one section ahead. A
-//! second arrival of it before group 0 has waited would complete the barrier without group 0.
+//! Both are per kernel and not per loop: between two loops group n − 1 can have executed one
+//! section more. A second arrival of it before group 0 has waited would complete the barrier
+//! without group 0.
 //!
 //! A group is four warps of a tile that two groups share, or the warps of a data partition.
 

@@ -113,7 +113,8 @@ impl<'m> KernelInfo<'m> {
         block.is_some_and(|block| self.module.block(block).ops.iter().any(|&other| self.module.op(other).code.is_mma()))
     }
 
-    /// Returns the index of a parameter of the entry, possibly behind assumptions.
+    /// Returns the index of the parameter of the entry that a value is, possibly through
+    /// assumptions.
     pub fn entry_param(&self, mut value: Value) -> Option<u32> {
         while let Some(id) = self.module.defining_op(value) {
             let op = self.module.op(id);

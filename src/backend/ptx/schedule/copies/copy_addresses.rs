@@ -15,7 +15,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Maximum number of elements of a tile of indices that is computed ahead.
+/// Maximum number of elements of a tile of indices that an earlier iteration computes.
 const MAX_INDICES: usize = 512;
 
 /// The ops of a loop body that compute the indices of loads, and values from outside of the loop,
@@ -39,7 +39,7 @@ impl CopyAddresses {
 }
 
 impl KernelInfo<'_> {
-    /// Returns the address ops of a load, if the threads can execute them ahead of the iteration.
+    /// Returns the address ops of a load, if the threads can execute them in an earlier iteration.
     pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Result<CopyAddresses, CopyReason> {
         let module = self.module;
         let mut found = CopyAddresses::default();

@@ -1,4 +1,4 @@
-//! Thread-private copies: loads that each thread copies ahead for itself.
+//! Thread-private copies: multistage copies of elements that the same thread reads.
 //!
 //! A copy is possible if the accesses of a thread have 4, 8 or 16 bytes, padding is zero, and the
 //! kernel does not write the array. `warp_specialize` reserves memory for those of consumers, and

@@ -110,7 +110,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The reason why a loop does not copy the tile of a load ahead by `cp.async`.
+/// The reason why a loop has no multistage `cp.async` copy of the tile of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyReason {
     /// An option disables the copies.

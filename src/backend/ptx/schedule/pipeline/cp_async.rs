@@ -13,7 +13,7 @@
 //! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, of
 //! the loads for which that is possible, if these are most of the bytes. The thread reads them
 //! without a barrier, and fills the stage of the previous iteration at the head. In a loop with
-//! operand copies, other tiles are copied in this way, too: packed weights and their scales, for
+//! operand copies, other tiles are copied in stages, too: packed weights and their scales, for
 //! example. The condition is that the operands keep their number of stages. If a producer loads the
 //! operands, consumers copy such tiles, and its pipelines get the rest of shared memory.
 
@@ -35,8 +35,8 @@ use crate::layout::{Access, Side};
 /// Bytes of all stages above which fewer stages are used, to leave shared memory to other CTAs.
 const MAX_BYTES: usize = 112 << 10;
 
-/// Maximum bytes of thread-private stages. On sm_90 three CTAs have room for them. On other targets
-/// half of the shared memory is the limit, for two CTAs.
+/// Maximum bytes of thread-private stages. On sm_90 they fit three CTAs. On other targets half of
+/// the shared memory is the limit, for two CTAs.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 
 /// Returns the number of stages of operands, if shared memory has space for them.
@@ -148,7 +148,7 @@ impl KernelInfo<'_> {
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
         let (mut copied, mut direct) = (0, 0);
         for (&load, part) in loads.iter().zip(&parts) {
-            // Loads that compute indices of other loads are not copied ahead.
+            // Loads that compute indices of other loads have no multistage copies.
             let is_index = parts.iter().flatten().any(|other| other.ops.contains(&load));
             match part.as_ref().filter(|_| !is_index).zip(self.thread_private_copy(load, stage_bytes)) {
                 Some((part, (copy, bytes))) => {
@@ -217,7 +217,8 @@ impl KernelInfo<'_> {
         *stage_bytes = stage_bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
     }
 
-    /// Returns the load of an operand and the accesses of its copy, if it can be copied ahead.
+    /// Returns the load of an operand and the accesses of its copy, if a multistage copy is
+    /// possible.
     pub fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Result<(OpId, Side), CopyReason> {
         let module = self.module;
         let load = self.source_load(operand).ok_or(CopyReason::Order)?;

@@ -70,8 +70,8 @@ impl KernelInfo<'_> {
         operand.axes_from_end.map(|back| coord[coord.len() - back])
     }
 
-    /// Returns the ops from a load to a value that is made of its tile, each with the number of the
-    /// operand on the way.
+    /// Returns the ops from a load to a value that is computed from its tile, each with the number
+    /// of the operand on this path.
     fn ops_behind(&self, load: OpId, value: Value) -> Option<Vec<(OpId, usize)>> {
         let id = self.module.defining_op(value)?;
         if id == load {

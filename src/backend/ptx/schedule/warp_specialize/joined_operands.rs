@@ -10,7 +10,7 @@ use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::ir::pipelines::TmaBox;
 use crate::ir::{Module, OpId};
 
-/// Position of a loaded tile in a value that the ops behind the load make.
+/// Position of a loaded tile in a value that later ops concatenate or reshape.
 #[derive(Clone)]
 pub struct Position {
     /// First element, by axis of the value.

@@ -4,7 +4,7 @@
 //! further warp group, the *producer*, issues it as TMA loads to shared memory. The *consumers*,
 //! the warps of all layouts, multiply earlier tiles at the same time. The producer executes the
 //! same program, reduced to the control flow of these loads and the scalars of their indices (the
-//! producer slice). It executes loop iterations, and the tiles of a persistent kernel, ahead of the
+//! producer slice). It executes loop iterations, and the tiles of a persistent kernel, before the
 //! consumers.
 //!
 //! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.

@@ -98,8 +98,8 @@ impl KernelInfo<'_> {
             (LoopNesting::Innermost, u32::MAX),
         ];
         for (nesting, max_total) in phases {
-            // The pipeline with the fewest stages comes first: loads of one iteration have equal
-            // stages, and what is left over goes to the smaller ones.
+            // The pipeline with the fewest stages is first: loads of one iteration have equal
+            // stages. The smaller pipelines get the rest of the memory.
             while innermost_stages(&warp_spec.pipelines) < max_total || nesting == LoopNesting::Outer {
                 let used = used_bytes(&warp_spec.pipelines);
                 let grows = |&index: &usize| {

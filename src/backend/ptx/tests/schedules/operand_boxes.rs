@@ -57,6 +57,6 @@ fn the_producer_loads_boxes_with_several_long_axes() {
             }
         })
         .collect();
-    // Exchanged axes and panels beside each other need a box each.
+    // Exchanged axes and adjacent panels need a box each.
     assert_eq!(boxes, [1, 2, 2]);
 }

@@ -141,8 +141,8 @@ fn each_group_has_an_order_wait_and_an_order_arrive() {
         let [first, handed] = arrives[..] else { panic!("{arrives:?}: {text}") };
         // At the start of the program, the second group arrives for the first one. In the loop
         // there are a wait, the MMA and the next arrival. At the end, the first group waits for the
-        // last arrival of the second one. The outer loops have neither: a group that is ahead would
-        // arrive twice.
+        // last arrival of the second one. The outer loops have neither: a group in a later
+        // iteration would arrive twice.
         let goes_back = |at: usize, line: &str| {
             let target =
                 line.strip_suffix(';').and_then(|line| line.rsplit(' ').next()).filter(|_| line.contains("bra"))?;
