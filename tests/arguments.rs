@@ -1,4 +1,5 @@
-//! What a launch gives and what the kernel takes: lists, structs, literals, and arguments of the user's own.
+//! Arguments of launches and parameters of kernels: lists, structs, literals, and arguments of the
+//! user's own.
 
 use cutlet as ct;
 use cutlet::kernel::{IntoKernelArg, Kernel};

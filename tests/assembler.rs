@@ -1,5 +1,5 @@
-//! Which `tileiras` is found, what it gets to see, and that its cubins are kept. Scripts stand for the real one.
-//! One test, because environment variables belong to the whole process.
+//! Search for `tileiras`, its environment and arguments, and the cache of its cubins. Scripts
+//! replace the real one. One test, because environment variables belong to the whole process.
 #![cfg(unix)]
 
 #[path = "../src/util/temp_dir.rs"]
@@ -28,7 +28,8 @@ fn forget(name: &str) {
     unsafe { std::env::remove_var(name) }
 }
 
-/// A `tileiras` in a folder that notes its calls and its environment beside itself, and writes some bytes as the cubin.
+/// Makes a `tileiras` that records its calls and its environment in its folder, and writes some
+/// bytes as the cubin.
 fn stand_in(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).expect("a folder");
     let path = folder.join("tileiras");

@@ -11,7 +11,8 @@ fn only(name: &str) -> ct::Launch<'static> {
     ct::Launch::new(1).checks(name.parse().unwrap())
 }
 
-/// What an error says, with the places of this file as `<line>`, counted from that of the caller.
+/// Returns the text of an error, with the places of this file as `<line>`, relative to that of the
+/// caller.
 #[track_caller]
 fn said(result: ct::Result<()>) -> String {
     let here = std::panic::Location::caller();
@@ -66,7 +67,7 @@ fn division() {
     assert!(checked.unwrap_err().to_string().contains("overflow: -2147483648 / -1 does not fit i32"));
 }
 
-/// What the check says of these three numbers (and zero, which is not stored).
+/// Returns the message of the check for these three numbers (and zero, which is not stored).
 fn told<T: ByteSized + Number>(
     name: &str,
     op: impl Fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1> + Copy,

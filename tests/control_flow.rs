@@ -118,7 +118,7 @@ fn map_equals_the_tile_form() -> ct::Result<()> {
     Ok(())
 }
 
-/// What makes a range by a run-time step safe is gone where the step is known to be positive.
+/// The checks of a range with a run-time step are removed if the step is known to be positive.
 #[test]
 fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
     let sum = |step: fn() -> Scalar<i32>| {

@@ -35,13 +35,13 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 
-/// The files here have a few thousand bytes; the tests of this program may run beside one another.
+/// The files have a few thousand bytes. The tests of this program may run at the same time.
 fn no_file_took_much() {
     let most = MOST.load(Relaxed);
     assert!(most < 64 << 20, "{} MiB at a time", most >> 20);
 }
 
-/// What the fuzz target does with every input.
+/// Executes the steps of the fuzz target on an input.
 fn swallow(file: &[u8]) {
     match read(file) {
         Ok(module) => {

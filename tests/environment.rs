@@ -1,4 +1,4 @@
-//! What environment variables do. One test, because they belong to the whole process.
+//! Effects of environment variables. One test, because they belong to the whole process.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn machine_code_goes_along() -> ct::Result<()> {
     Ok(())
 }
 
-/// What a search for the least pause finds, and whether it was found earlier.
+/// Returns the result of a search for the least pause, and whether it was found earlier.
 fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
     let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(5)).cache_as(name);
     let tuned = tuner.run(ct::Device::cpu(), &mut (), all.to_vec(), |(), &micros| {

@@ -21,7 +21,7 @@ const FRONT: [&str; 9] =
 /// Rooms from which a kernel's author takes nothing.
 const BEHIND: [&str; 2] = ["backend/ptx", "pass"];
 
-/// What stands between `pub` and the name of an item.
+/// Keywords between `pub` and the name of an item.
 const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "const", "type", "mod", "unsafe"];
 
 /// The names of the crate, file by file.
@@ -36,7 +36,7 @@ fn names_of_the_crate() -> Names {
     paths.iter().map(|path| names_of(&place(path), &fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Is there `a`, or a file with `a` and `b` for `a::b`?
+/// Returns true if there is `a`, or a file with `a` and `b` for `a::b`.
 fn has(names: &Names, path: &[&str]) -> bool {
     names.iter().any(|file| path.iter().all(|&name| file.contains(name)))
 }

@@ -13,7 +13,7 @@ unsafe extern "C" {
     fn alarm(seconds: u32) -> u32;
 }
 
-/// Blocks of a launch: several, so that the threads of the interpreter are asked for help.
+/// Blocks of a launch: several, so that the interpreter uses several threads.
 const BLOCKS: usize = 64;
 
 fn add(y: ArrayMut<i32, 1>, k: Scalar<i32>) {

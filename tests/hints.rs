@@ -1,4 +1,5 @@
-//! What a user controls by hand: layouts of tiles, roles and stages of a loop. What becomes of it in code.
+//! Hints of a user, and their effect on the generated code: layouts of tiles, roles and stages of a
+//! loop.
 
 mod traced;
 
@@ -71,7 +72,7 @@ fn the_tile_has_the_requested_layout() {
     assert!(compiled.layout.contains(held) && compiled.layout.contains(goes_on), "{}", compiled.layout);
 }
 
-/// What the ptx back end makes of a kernel.
+/// Returns a kernel as the ptx back end compiles it.
 fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
 where
     K: cutlet::kernel::Kernel<P>,
@@ -185,7 +186,7 @@ fn tile_ir_says_which_line_is_not_for_it() {
     refused(error, line, "`pingpong`: roles of warps in a loop, which Tile IR leaves to its compiler");
 }
 
-/// A product of matrices in tiles; 0 stands for no hint.
+/// A product of matrices in tiles; 0 means no hint.
 fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, stages: u32, streamed: Option<bool>) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let mut range = ct::range(0, a.num_tiles(1, [128, 64]));

@@ -5,7 +5,7 @@ use cutlet::ir::Module;
 use cutlet::prelude::*;
 use cutlet::{ByPointer, Error, RawPtr};
 
-/// What cuTile Python made of a sum of vectors, as bytecode.
+/// Bytecode of a sum of vectors, by cuTile Python.
 const SUM: &[u8] = include_bytes!("data/golden/vadd_13.1.tilebc");
 
 /// A module that takes addresses alone: `y[i] = a * x[i]` for a block of 16.

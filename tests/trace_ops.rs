@@ -445,8 +445,8 @@ fn rounds_stand_in_a_row_where_the_hint_says_so() {
     assert_eq!(rounds(true, 4), rounds(true, 1));
 }
 
-/// The character that stands around values while a message is traced, in the text of the message, in that of a value of the
-/// host, and in the text of another message.
+/// The character that delimits values while a message is traced: in the text of the message, in
+/// that of a value of the host, and in the text of another message.
 #[test]
 fn private_characters_in_messages_are_text() {
     use std::fmt::{Display, Formatter, Result};

@@ -471,7 +471,7 @@ fn what_ended_a_search_is_left_out_of_the_next() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Of a device that is not here.
+/// Records of a device that this machine does not have.
 const OF_AN_H200: &str = r#"# tuning records of cutlet, format 1
 
 [record]
@@ -570,8 +570,8 @@ fn every_step_is_told() {
     );
 }
 
-/// What was recorded on an H200 for the rows of the comparison: there the plain launch of each, without hints, is nearly as fast as
-/// anything that the search found. Rows where it is not are named here, with what wins.
+/// Records of an H200 for the rows of the comparison: the plain launch of each row, without hints,
+/// is nearly as fast as the best result of the search. The exceptions are listed with the reason.
 #[test]
 fn plain_launches_are_near_the_best_that_was_recorded() {
     const BEHIND: [(&str, f64); 9] = [

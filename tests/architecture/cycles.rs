@@ -36,7 +36,7 @@ struct File {
     methods: Methods,
 }
 
-/// Files by name, and the name of the folder that `crate` stands for.
+/// Files by name, and the name of the folder that `crate` denotes.
 struct Tree {
     files: BTreeMap<Name, File>,
     root: Name,
@@ -82,7 +82,7 @@ impl File {
         file
     }
 
-    /// Reads one branch of a `use`, up to a `,`, `}` or `;`; gives where that stands.
+    /// Parses one branch of a `use`, up to a `,`, `}` or `;`; returns the index of that token.
     fn use_tree(&mut self, all: &[&str], mut at: usize, prefix: &[&str], exported: bool) -> usize {
         let mut path = prefix.to_vec();
         loop {
@@ -280,7 +280,7 @@ fn no_two_files_of_a_room_need_each_other() {
     assert!(texts.is_empty(), "move the common items to a file of their own:\n{}", texts.join("\n"));
 }
 
-/// Folders beside `src`, each with one room.
+/// Folders outside of `src`, each with one room.
 const OTHER_FOLDERS: &[&str] = &[
     "benches/compare/ours",
     "benches/forms",
@@ -375,7 +375,8 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.
+/// Folders of `lower`, as above. Files of `lower` itself may need all folders, except those of the
+/// first row.
 const LOWER_ROOMS: &[(&str, &[&str])] = &[
     ("state", &["loop_counter", "named_barriers"]),
     ("memory", &["loop_counter", "named_barriers", "state"]),
@@ -383,7 +384,8 @@ const LOWER_ROOMS: &[(&str, &[&str])] = &[
     ("compute", &["loop_counter", "named_barriers", "state", "memory", "async_ops"]),
 ];
 
-/// Folders of `layout_inference`, as above; the files beside them may need all folders.
+/// Folders of `layout_inference`, as above. Files of `layout_inference` itself may need all
+/// folders.
 const LAYOUT_ROOMS: &[(&str, &[&str])] = &[
     ("analysis", &[]),
     ("layouts", &[]),

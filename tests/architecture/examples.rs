@@ -1,4 +1,4 @@
-//! Every public operation has an example that runs, and stands in the list of all.
+//! Every public operation has an example that runs, and is in the list of all operations.
 
 use std::collections::HashSet;
 use std::fs;
@@ -22,7 +22,7 @@ const INNER: [&str; 3] = ["runtime/driver", "launch/compile/guard_check.rs", "la
 /// Public functions that are no items of a type, in a module of their own.
 const OPEN_FILES: [&str; 1] = ["layout/f2_matrix.rs"];
 
-/// What a scan of a file knows at a line.
+/// State of the scan of a file at a line.
 #[derive(Default)]
 struct Scan {
     /// Lines of the doc comment and attributes before the next item.
@@ -33,7 +33,7 @@ struct Scan {
     within: Option<(usize, String)>,
     operations: usize,
     without: Vec<String>,
-    /// Of what the host does: any call is an example of it.
+    /// True for functions of the host: any call is an example of them.
     host: bool,
     /// Functions and macros: their names, and rows that would say so in the list of all.
     functions: Vec<(String, String)>,
@@ -100,7 +100,8 @@ impl Scan {
         self.before.iter().any(|line| line.contains(text))
     }
 
-    /// Is there a code block that runs, itself, from a macro, or at the rows of the macro around?
+    /// Returns true if there is a code block that runs: of the item itself, from a macro, or at the
+    /// rows of the enclosing macro.
     fn has_example(&self) -> bool {
         let mut blocks = self.before.iter().filter_map(|line| line.strip_prefix("/// ```"));
         let runs =
@@ -164,7 +165,7 @@ fn exported(text: &str) -> HashSet<String> {
     uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()
 }
 
-/// What is in a file; what has no example as `file: name`.
+/// Returns the scan of a file; items without an example are `file: name`.
 fn scan(file: &Path, text: &str, host: bool, is_public: &dyn Fn(&str) -> bool) -> Scan {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
     let mut scan = Scan { host, ..Scan::default() };
@@ -173,7 +174,7 @@ fn scan(file: &Path, text: &str, host: bool, is_public: &dyn Fn(&str) -> bool) -
     scan
 }
 
-/// What is in all files of these rooms.
+/// Returns the scan of all files of these rooms.
 fn scan_of(rooms: &[(&str, &[&str])], host: bool) -> Scan {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut all = Scan::default();

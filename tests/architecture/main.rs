@@ -144,7 +144,7 @@ fn crate_paths(code: &str) -> BTreeSet<String> {
     paths
 }
 
-/// The room that a path of names lies in.
+/// Returns the room of a path of names.
 fn room_of(path: &str) -> Option<&'static str> {
     let first = path.split('/').next().unwrap();
     if let Some((_, room)) = ROOT_NAMES.iter().find(|(name, _)| *name == first) {

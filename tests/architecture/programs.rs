@@ -6,7 +6,7 @@ use std::path::Path;
 /// Lines before `main`, with the head of the file: kernels and what belongs to them.
 const MAX_LINES: usize = 59;
 
-/// What is wrong with an example.
+/// Returns the faults of an example.
 fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     match text.lines().position(|line| line.trim_start_matches("pub ").starts_with("fn main(")) {

@@ -1,5 +1,5 @@
-//! What pages show of the library's output is what the library says: remarks in `docs/tutorial.md`, the message of the
-//! first mistake in `README.md`, pictures in `docs/`.
+//! Equality of the output in pages and the output of the library: remarks in `docs/tutorial.md`,
+//! the message of the first mistake in `README.md`, pictures in `docs/`.
 //!
 //! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about its code; places are lines
 //! of the block, as if it were `src/main.rs`. `CUTLET_BLESS=1 cargo test --test documented_output` writes what is said now into the
@@ -83,7 +83,7 @@ fn kernel(name: &str) -> (&'static str, usize) {
     (&KERNELS[start..end], KERNELS[..start].lines().count())
 }
 
-/// Where the block of Rust with this kernel starts on the page, and the kernel.
+/// Returns the starts of the block of Rust with this kernel on the page, and of the kernel.
 fn shown(name: &str) -> (usize, usize) {
     let at =
         PAGE.find(kernel(name).0).unwrap_or_else(|| panic!("the page has no kernel {name} as it is in kernels.rs"));
@@ -144,7 +144,8 @@ fn the_steps_are_those_of_the_example() {
     assert_eq!(kernels, 8);
 }
 
-/// The program of the README is kernel and launch; with the change that it names, it says what stands below.
+/// The program of the README has the kernel and a launch. With the change that the README names,
+/// its message is that of the README.
 #[test]
 fn the_readme_shows_the_first_mistake() -> ct::Result<()> {
     let page = include_str!("../../README.md");

@@ -90,7 +90,7 @@ fn no_gpu() -> String {
     }
 }
 
-/// Of a driver library that only says how old it is.
+/// Returns the message for a driver library with nothing but an old version.
 fn old_driver() -> String {
     let folder = std::env::temp_dir().join(format!("cutlet-old-driver-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -123,7 +123,7 @@ fn odd_hint() -> String {
     format!("{on_cpu}\nas PTX: {as_ptx}")
 }
 
-/// What a test of this program says in a process of its own, with these variables.
+/// Returns the output of a test of this program in a process of its own, with these variables.
 pub fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env("CUTLET_MESSAGES_CHILD", "1");

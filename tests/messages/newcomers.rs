@@ -1,4 +1,4 @@
-//! What users of std, NumPy, Triton, cudarc and candle write first.
+//! First mistakes of users of std, NumPy, Triton, cudarc and candle.
 
 use cutlet as ct;
 use cutlet::foreign::dlpack;
@@ -109,7 +109,7 @@ fn offsets() {
     }
 }
 
-/// What is counted from the end, and an axis that does not exist.
+/// Axes that are counted from the end, and an axis that does not exist.
 fn negative_axes() -> String {
     fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
         let x = a.load((0, 0), [2, 4]);
@@ -206,7 +206,7 @@ fn large_print() -> String {
     printed_by("newcomers::prints")
 }
 
-/// What a kernel of a test of this program prints: the lines that begin with `printed:`.
+/// Returns the output of a kernel of a test of this program: the lines that begin with `printed:`.
 fn printed_by(test: &str) -> String {
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
@@ -215,7 +215,7 @@ fn printed_by(test: &str) -> String {
     text.lines().filter_map(|line| Some(line.split_once("printed: ")?.1)).collect::<Vec<_>>().join("\n")
 }
 
-/// What a kernel prints, without checks of the process.
+/// Output of a kernel, without checks of the process.
 #[test]
 fn prints() {
     fn kernel() {

@@ -1,4 +1,5 @@
-//! What rustc says of the files of `fail/`: one run for each, against the library as it was built for this program.
+//! Diagnostics of rustc for the files of `fail/`: one run for each, against the library that was
+//! built for this program.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -25,7 +26,7 @@ const LEFT_OUT: [&str; 14] = [
     "note: `println` could also refer to",
 ];
 
-/// What rustc says of a file, and of which file.
+/// Diagnostics of rustc by file.
 static SAID: Mutex<Vec<(&str, Vec<Said>)>> = Mutex::new(Vec::new());
 
 /// One error, and its line in the file.
@@ -34,7 +35,7 @@ struct Said {
     text: String,
 }
 
-/// What is said of the part of `fail/FILE.rs` that is headed by `// ## TITLE`.
+/// Returns the diagnostics for the part of `fail/FILE.rs` with the heading `// ## TITLE`.
 pub fn said(file: &'static str, title: &str) -> String {
     let path = folder().join("fail").join(file).with_extension("rs");
     let source = std::fs::read_to_string(&path).expect("the file of this case");
@@ -59,8 +60,9 @@ pub fn command() -> Command {
     Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
 }
 
-/// What is said of each file of `fail/types/`: wrong element types and ranks do not compile, nor does a loop body that
-/// assigns to a captured variable, nor an argument or element type of the user's that unsafe code would have to trust.
+/// Returns the diagnostics for each file of `fail/types/`: wrong element types and ranks do not
+/// compile. A loop body that assigns to a captured variable does not compile either, nor do
+/// argument and element types of users that unsafe code would trust.
 pub fn of_types() -> Vec<(String, String)> {
     let files = std::fs::read_dir(folder().join("fail/types")).expect("the folder").flatten();
     let mut names: Vec<String> =

@@ -14,11 +14,12 @@ pub struct Case {
     pub answer: Answer,
 }
 
-/// Where its answer comes from.
+/// Source of the message of a case.
 pub enum Answer {
     /// The text that this gives.
     Said(fn() -> String),
-    /// What rustc says of the part of this file of `fail/` that is headed by the case's title.
+    /// The diagnostics of rustc for the part of this file of `fail/` with the case's title as
+    /// heading.
     Rustc(&'static str),
 }
 

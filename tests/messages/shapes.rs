@@ -38,7 +38,7 @@ pub fn array_mut<T: Element, const R: usize>() -> ArraySpecMut<T, R> {
     array().mutable()
 }
 
-/// What is wrong with a kernel, as its trace says it.
+/// Returns the problems that the trace of a kernel reports.
 #[track_caller]
 pub fn problems<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> String {
     match trace_kernel("kernel", &kernel, &Arguments::new(args)) {

@@ -53,7 +53,7 @@ enum Step {
     While,
 }
 
-/// How tile blocks share the tiles of rows.
+/// Distribution of the tiles of rows among tile blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     /// A tile each.

@@ -35,7 +35,7 @@ pub fn register(suite: &mut Suite) {
 const BINS: usize = 37;
 const COUNT: usize = 3000;
 
-/// Where each value goes: a few bins, and outside on both sides.
+/// Returns the bin of each value: one of a few bins, or a number outside on either side.
 fn bins(seed: u64) -> Vec<i32> {
     random::<i32>(seed, COUNT, Spread::Between(-3.0, BINS as f64 + 3.0))
 }
@@ -70,8 +70,8 @@ pub fn mask<T: Element>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
 }
 
-/// Where a value stands in the order of atomic extrema: signed and unsigned integers as they are; floats by sign and
-/// magnitude.
+/// Returns the rank of a value in the order of atomic extrema: integers by value, floats by sign
+/// and magnitude.
 pub fn order_key<T: Number>(x: T) -> i128 {
     let bits = x.to_bits() & mask::<T>();
     let up = 64 - T::DTYPE.bits();

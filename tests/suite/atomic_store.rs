@@ -256,7 +256,7 @@ fn then_stored_kernel(x: Array<i64, 2>, y: ArrayMut<i64, 2>) {
     y.store(at, tile);
 }
 
-/// What a block stores lies over what it has added, by other threads.
+/// A store of a block overwrites its own additions by other threads.
 fn then_stored(session: Session) -> Result<()> {
     let data = random::<i64>(31, 8 * 128, Spread::Any);
     let x = session.array(&data, [8, 128])?;

@@ -70,7 +70,8 @@ fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// The nearest centre of each point: a vector beside a product that begins at zero, which each thread loads for itself.
+/// The nearest centre of each point: a vector that each thread loads for itself, in a loop with a
+/// product that begins at zero.
 fn nearest_kernel(
     (points, centres, squares): (Array<f16, 2>, Array<f16, 2>, Array<f32, 1>),
     y: ArrayMut<i32, 1>,

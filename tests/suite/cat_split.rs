@@ -24,7 +24,7 @@ pub fn register(suite: &mut Suite) {
 }
 
 type Move<T> = fn(Tile<T, 2>, Tile<T, 2>) -> Tile<T, 2>;
-/// Where an element of the result comes from: the number of the tile, and its index there.
+/// Source of an element of the result: the number of the tile, and the index in it.
 type Origin = fn([usize; 2]) -> (usize, [usize; 2]);
 
 fn kernel<T: Element>(

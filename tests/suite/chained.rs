@@ -23,7 +23,7 @@ pub fn number(at: usize, seed: usize) -> i32 {
     ((at * 2_654_435_761 + seed * 40_503) >> 7 & 0xffff) as i32 % 3 - 1
 }
 
-/// A sum of so many terms.
+/// Returns the sum of `count` terms.
 pub fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
     (0..count).map(term).sum()
 }

@@ -53,7 +53,7 @@ fn at<T: Float>(data: &[T], [i, j]: [usize; 2]) -> [f64; 2] {
     [0, 1].map(|part| data[ravel([i, 2 * j + part], PARTS)].to_f64())
 }
 
-/// What the operations make of each pair of numbers, in one kernel.
+/// Checks the results of the operations on each pair of numbers, in one kernel.
 fn check_pairs<T: Float>(session: Session, [a, b]: [&[T]; 2], rows: &[Row<T>]) -> Result<()> {
     let ops: Vec<_> = rows.iter().map(|row| row.1).collect();
     let kernel = move |a: ComplexArray<T, 2>, b: ComplexArray<T, 2>, results: Vec<ComplexArrayMut<T, 2>>| {

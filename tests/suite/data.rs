@@ -7,7 +7,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use crate::format::Format;
 
-/// Which values an input takes.
+/// Distribution of the values of an input.
 #[derive(Clone, Copy, Debug)]
 pub enum Spread {
     /// Every bit pattern of the type: NaNs, infinities, subnormals, all magnitudes.

@@ -57,7 +57,7 @@ fn chain(session: Session) -> Result<()> {
     session.check("the last", &x, &|[i]| Want::exactly(expected[i]))
 }
 
-/// What one kernel of the chain makes of an array.
+/// Returns the result of one kernel of the chain for an array.
 fn after(x: &[i32], blocks: usize, steps: &[i32], waits: bool) -> Vec<i32> {
     let element = |i: usize| {
         let (block, inner) = (i / TILE, i % TILE);

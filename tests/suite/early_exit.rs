@@ -33,7 +33,7 @@ fn numbers(start: i128, end: i128, step: i128) -> Vec<i128> {
     all
 }
 
-/// What the kernels here make of the numbers that they see.
+/// Returns the combination of the visited numbers, as the kernels compute it.
 fn mixed(numbers: &[i128]) -> i64 {
     numbers.iter().fold(1i64, |acc, &i| acc.wrapping_mul(31).wrapping_add(i as i64))
 }

@@ -1,6 +1,6 @@
-//! Tile blocks that end early beside products whose operands TMA loads ahead: before the first load, between
-//! two products, in each iteration; with a tile that is loaded before the end and used after it; and loops that wait for
-//! other tile blocks.
+//! Early returns of tile blocks with products whose operands TMA prefetches: before the first load,
+//! between two products, in each iteration; with a tile that is loaded before the return and used
+//! after it; and loops that wait for other tile blocks.
 
 use anyhow::Result;
 use cutlet as ct;

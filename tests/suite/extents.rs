@@ -455,7 +455,7 @@ fn blocks(session: Session) -> Result<()> {
     })
 }
 
-/// Tiles carried by loops and given by branches, also beside others, and loops that end early.
+/// Tiles that loops carry and branches return, also with other values, and loops that end early.
 fn control(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
         let shape = [12, 40];

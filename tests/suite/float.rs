@@ -56,7 +56,7 @@ pub struct Function<T> {
     pub reference: fn(f64) -> f64,
     /// Largest error in units in the last place, on f32 and on f64. 0: rounded to nearest even.
     pub ulps: [f64; 2],
-    /// Arguments beside all kinds of special ones.
+    /// Arguments in addition to special values of all kinds.
     spread: Spread,
 }
 
@@ -158,8 +158,8 @@ fn reciprocal_root(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-/// What is allowed around a value computed in f64: `ulps` on f32 and f64; 16-bit types are computed in
-/// f32 and rounded once more.
+/// Returns the tolerance around a value computed in f64: `ulps` of f32 and f64; 16-bit types are
+/// computed in f32 and rounded once more.
 fn near<T: Float>(value: f64, ulps: [f64; 2]) -> Want {
     match T::DTYPE {
         DType::F64 => Want::Near { value, ulps: ulps[1] },
@@ -272,7 +272,7 @@ fn scoped_operations<T: Float>() -> Modal<T> {
     ]
 }
 
-/// What a scope leaves alone, scopes in each other, and the fast forms.
+/// Operations that a scope does not change, nested scopes, and the fast forms.
 fn scopes(session: Session) -> Result<()> {
     let inputs = |seed| random::<f64>(seed, COUNT, Spread::Any);
     let (a, b) = (inputs(71), inputs(72));
@@ -342,7 +342,7 @@ fn rounded<T: Float>(session: Session, mode: Rounding, round: Round, operations:
     Ok(())
 }
 
-/// Is this a sum?
+/// Returns true for the name of a sum.
 fn adds(name: &str) -> bool {
     matches!(&name[..3], "add" | "sub" | "fma")
 }

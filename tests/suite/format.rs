@@ -11,9 +11,9 @@ pub struct Format {
     pub fraction: u32,
     /// Exponent bias.
     pub bias: i32,
-    /// What the codes with the largest exponents mean.
+    /// Meaning of the codes with the largest exponents.
     pub special: Special,
-    /// Has a sign bit.
+    /// True if the format has a sign bit.
     pub signed: bool,
 }
 

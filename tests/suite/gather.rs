@@ -316,7 +316,7 @@ fn all_to_few(y: ArrayMut<i32, 1>) {
     y.scatter(n % 8, n);
 }
 
-/// Of several values for one element one is written.
+/// One of several values for the same element is stored.
 fn duplicates(session: Session) -> Result<()> {
     let mut y = session.unwritten::<i32, 1>([8])?;
     session.launch(all_to_few, [1], (&mut y,))?;

@@ -29,7 +29,7 @@ fn axes(session: Session) -> Result<()> {
     session.check("extents", &z, &|[axis]| Want::exactly(grid[axis] as i32))
 }
 
-/// Of Tile IR, the refusal; `true` if there is nothing to check.
+/// Checks that Tile IR refuses a launch. Returns true if there are no results to check.
 fn is_refused(session: Session, launched: Result<()>) -> Result<bool> {
     if !session.through_tile_ir() || session.only_compiles() {
         return launched.map(|()| session.only_compiles());

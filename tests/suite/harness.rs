@@ -1,6 +1,6 @@
-//! How a test of this suite is written once and run several ways: on the cpu back end, on a GPU, and as
-//! PTX through the assembler. A test makes arrays, launches, and states what it expects; the [`Session`]
-//! knows which way it is.
+//! Harness of the suite: a test is written once and run in several modes: on the cpu back end, on a
+//! GPU, and as PTX through the assembler. A test makes arrays, launches, and states its
+//! expectations. [`Session`] is the mode.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -49,21 +49,22 @@ pub enum Session {
     AssembleTileIr(Target),
 }
 
-/// Which module of a kernel is interpreted.
+/// Stage of a kernel whose module is interpreted.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
     /// The trace, before any pass.
     Traced,
-    /// What the ptx back end may make of it before it chooses instructions.
+    /// The module after the rewrites of the ptx back end, before instruction selection.
     Rewritten,
-    /// What it makes of it, step by step, for old machines and for new ones, in several orders. The interpreter has to leave the same memory.
+    /// The schedules for old and new GPUs, step by step, in several orders. Their memory must equal
+    /// that of the interpreter.
     Scheduled,
-    /// Before and after each pass, which leave the same memory; a planted fault changes what a pass makes.
+    /// Before and after each pass, with equal memory; a planted fault changes the result of a pass.
     Passes(Option<Fault>),
 }
 
 impl Session {
-    /// Where arrays of this test live.
+    /// Returns the device of the arrays of this test.
     pub fn device(self) -> Device {
         match self {
             Session::Run(device) | Session::RunTileIr(device) => device,
@@ -74,18 +75,18 @@ impl Session {
         }
     }
 
-    /// Does the code go through Tile IR?
+    /// Returns true if the code is Tile IR.
     pub fn through_tile_ir(self) -> bool {
         matches!(self, Session::RunTileIr(_) | Session::InterpretTileIr(_) | Session::AssembleTileIr(_))
     }
 
-    /// Does nothing run?
+    /// Returns true if the code is only compiled.
     pub fn only_compiles(self) -> bool {
         matches!(self, Session::Assemble(..) | Session::AssembleTileIr(_))
     }
 
-    /// Are products of 8-bit floats summed in about 14 bits, as the tensor cores of Ada and Hopper do it by themselves?
-    /// (The ptx back end has those of Ada multiply f16.)
+    /// Returns true if products of 8-bit floats are summed in about 14 bits, as on the tensor cores
+    /// of Ada and Hopper. (On Ada, the ptx back end multiplies f16 instead.)
     pub fn keeps_few_bits(self) -> bool {
         let within = |device: Device, archs: std::ops::Range<u32>| {
             device.target().is_some_and(|target| archs.contains(&target.arch))
@@ -100,7 +101,7 @@ impl Session {
         }
     }
 
-    /// Of a test that failed through Tile IR because the target has no such element type: the reason.
+    /// Returns the reason of a test's failure if the target of Tile IR lacks an element type.
     fn lacks(self, error: &anyhow::Error) -> Option<String> {
         let through_tile_ir = self.through_tile_ir();
         let Some(cutlet::Error::Unsupported(problems)) = error.downcast_ref() else { return None };
@@ -329,7 +330,7 @@ fn check_tile_ir(code: &ct::aot::ExportedKernel, target: Target) -> Result<()> {
     })
 }
 
-/// What arrays hold where nothing has been written.
+/// Returns the content of unwritten elements.
 pub fn unwritten<T: Element>() -> T {
     T::from_bits(match T::DTYPE {
         DType::I1 => 1,
@@ -358,8 +359,8 @@ pub fn ravel<const R: usize>(index: [usize; R], shape: [usize; R]) -> usize {
     index.iter().zip(shape).fold(0, |position, (&i, extent)| position * extent + i)
 }
 
-/// What code is assembled for: names of targets and ways. The last two have instructions and shared memory of their
-/// own, which products and examples use.
+/// Targets of assembled code, and names of modes. The last two have instructions and shared memory
+/// of their own, which products and examples use.
 const ASSEMBLED: [&str; 4] = ["sm_80", "sm_90a", "sm_86", "sm_89"];
 
 /// End of the name of a way that gives all arrays 64-bit indices.

@@ -32,7 +32,7 @@ fn register_for<T: Int>(suite: &mut Suite) {
     suite.test(format!("integer/unchecked/{}", T::NAME), unchecked::<T>);
 }
 
-/// The number that an integer element stands for.
+/// Returns the number of an integer element.
 pub fn value<T: Element>(x: T) -> i128 {
     let (bits, width) = (i128::from(x.to_bits()), T::DTYPE.bits());
     if T::SIGNED && bits >> (width - 1) & 1 == 1 { bits - (1 << width) } else { bits }

@@ -38,7 +38,7 @@ pub fn register(suite: &mut Suite) {
     each!(i32 u32 i64 u64 i16 u8);
 }
 
-/// How a constant comes to an operation.
+/// Form of a constant operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Way {
     Plain,

@@ -35,10 +35,10 @@ pub fn register(suite: &mut Suite) {
     suite.test("layouts/multistage_copies", multistage_copies);
 }
 
-/// Where layouts of a kernel come from: the threads, as an exponent, and a number.
+/// Source of the layouts of a kernel: log2 of the threads, and a seed.
 type Drawn = (u32, u64);
 
-/// Kernels of so many numbers, for 32 to 512 threads in turn.
+/// Checks kernels of several seeds, for 32 to 512 threads one after another.
 fn each_draw(session: Session, mut check: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
     // Tile IR leaves layouts to its compiler, and says so: `tests/hints.rs`.
     if session.through_tile_ir() {
@@ -219,7 +219,7 @@ fn carried(x: Array<i32, 2>, y: ArrayMut<i32, 2>, draw: Drawn) {
     y.store((0, 0), sum.with_layout(drawn(SHAPE, draw, 4)) - last);
 }
 
-/// What a loop carries from one layout to another.
+/// Tiles that a loop carries from one layout to another.
 fn loops(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<i32>(draw.1, 3 * ROWS * COLUMNS, Spread::Whole(999));

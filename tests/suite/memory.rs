@@ -81,7 +81,7 @@ fn pairs(session: Session) -> Result<()> {
     check_copy::<f4e2m1fn, 2>(session, [9, 64], [4, 32])
 }
 
-/// A copy between views of every kind on both sides: what lies beside the view stays as it is.
+/// A copy between views of every kind on both sides: elements outside of the view do not change.
 fn strided<T: Element>(session: Session) -> Result<()> {
     // Each row: shape of the base array, the view of it, and the base index of a view element.
     macro_rules! views {

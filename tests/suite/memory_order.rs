@@ -113,7 +113,7 @@ fn tiles_of_flags(session: Session) -> Result<()> {
     session.check("data", &out, &|[i]| Want::exactly(255 - i as u32))
 }
 
-/// How a tile of flags is named.
+/// Form of the access to a tile of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum How {
     Tiles,
@@ -212,7 +212,7 @@ fn counting(counter: ArrayMut<i32, 1>, steps: ArrayMut<i32, 1>, last: i32) {
     ct::if_else(ct::bid(0).eq(0), count, watch);
 }
 
-/// Who reads again sees no less; and what another block writes is seen at some time.
+/// A second read returns no older value, and a write of another block becomes visible.
 fn coherence(session: Session) -> Result<()> {
     let mut counter = session.device().zeros([4])?;
     let mut steps = session.unwritten::<i32, 1>([4 * 7])?;
@@ -240,7 +240,7 @@ fn alias_fence(session: Session) -> Result<()> {
     session.check("y", &y, &|[j, i]| Want::exactly(3 * data[60 * i + j] + 3))
 }
 
-/// What is written in order, and then again by other threads: the later one stays.
+/// Elements that are written in order by other threads: the last write remains.
 fn written_again(session: Session) -> Result<()> {
     fn kernel(x: Array<i64, 2>, scattered: ArrayMut<i64, 2>, added: ArrayMut<i64, 2>, stored: ArrayMut<i64, 2>) {
         let at = [ct::bid(0), ct::bid(1)];

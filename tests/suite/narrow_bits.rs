@@ -106,7 +106,8 @@ fn load<F: Narrow>(session: Session) -> Result<()> {
     session.check(&name("i32"), &d, &|[i, j]| whole(value(i, j)))
 }
 
-/// Numbers, what lies in the middle between two of them, what lies beside that, and what is beyond all.
+/// Returns all numbers, the midpoints of two of them, numbers adjacent to the midpoints, and
+/// numbers beyond the largest.
 fn probes<F: Narrow>() -> Vec<f32> {
     let mut numbers: Vec<f64> = (0..1u32 << F::BITS).map(|code| F::from_code(code as u8).to_value()).collect();
     numbers.retain(|number| number.is_finite());
@@ -122,7 +123,7 @@ fn probes<F: Narrow>() -> Vec<f32> {
     probes
 }
 
-/// What a packed array holds, element by element.
+/// Compares a packed array element by element.
 fn check_codes<F: Narrow, const R: usize>(
     session: Session,
     what: &str,
@@ -214,7 +215,7 @@ fn from<T: Element>(session: Session) -> Result<()> {
     check_codes(session, T::NAME, &d, &|i| Narrow::from_value(ct::packed::f6e3m2::from_value(value(i)).to_value()))
 }
 
-/// Tiles that are narrower than a word of each element, and their stores beside each other.
+/// Tiles of less than a word, and their adjacent stores.
 fn small<F: Narrow>(session: Session) -> Result<()> {
     fn kernel<F: Narrow>(x: PackedArray<F, 1>, y: PackedArrayMut<F, 1>, z: PackedArrayMut<F, 1>) {
         let i = ct::bid(0);

@@ -157,7 +157,7 @@ fn unordered<T: Float>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// What is allowed around a value computed in f64.
+/// Returns the tolerance around a value computed in f64.
 fn near<T: Float>(value: f64, ulps: f64) -> Want {
     Want::Near { value, ulps: if T::DTYPE.bits() == 16 { 0.51 } else { ulps } }
 }

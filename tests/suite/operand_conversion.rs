@@ -223,7 +223,7 @@ fn part_of_an_operand(session: Session, m: usize) -> Result<()> {
     Ok(())
 }
 
-/// Rows with a scale of two bytes, which is loaded beside tiles that are copied ahead.
+/// Rows with a scale of two bytes, which is loaded in a loop with multistage copies of tiles.
 fn scaled_rows(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 2>, (scales, bias): (Array<f16, 1>, Array<f16, 1>), y: ArrayMut<f32, 2>) {
         let sum = ct::fold(..x.num_tiles(0, [8, 256]), ct::zeros::<f32, 2>([8, 256]), |sum, i| {

@@ -95,7 +95,7 @@ enum BoxForm {
     Half,
     /// `[8, 4, 4, 64]`: several boxes would be needed for swizzle atoms of their own.
     Small,
-    /// `[2, 64, 1, 64]`, of which the images lie beside each other along the sums.
+    /// `[2, 64, 1, 64]`, whose images are adjacent along the sums.
     Beside,
     /// `[1, 64, 2, 32]`: two columns are the sums.
     Columns,

@@ -21,7 +21,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("pingpong/requested", requested);
 }
 
-/// What a kernel is made for: the tile; rows of tiles are gone through in this order.
+/// Constants of a kernel: the tile, and the order of the rows of tiles.
 type Form = ([usize; 3], bool);
 
 /// The product of `a` and the transposed `b`, and a number for each column.
@@ -142,7 +142,7 @@ fn in_order(session: Session) -> Result<()> {
     session.check("sums before", &log, &|[step]| Want::Within { value: logged[step], error: 1e-2 })
 }
 
-/// What comes behind the products meets across the warps of a team: sums of rows and columns, and a result that is turned.
+/// Epilogues with barriers of a consumer group: sums of rows and columns, and a transposed result.
 fn epilogues(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

@@ -315,7 +315,8 @@ fn twice(x: ArrayMut<i32, 1>, same: Ptr<i32>, y: ArrayMut<i32, 1>) {
     }
 }
 
-/// What is written under one name is read under another one, also by other threads of the block.
+/// Elements that are written through one pointer and read through another one, also by other
+/// threads of the block.
 fn two_names(session: Session) -> Result<()> {
     let data = random::<i32>(11, 512, Spread::Whole(9999));
     let mut x = session.array(&data, [512])?;

@@ -1,5 +1,6 @@
-//! What kernels print: numbers of every type in every form, tiles, long texts, loops and branches. Text goes to standard
-//! output of the process, so what runs does so in a process of its own: this program with [`CHILD`] set.
+//! Output of kernels: numbers of every type in every form, tiles, long texts, loops and branches.
+//! The text is written to the standard output of the process, so each kernel runs in a process of
+//! its own: this program with [`CHILD`] set.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};

@@ -169,8 +169,9 @@ fn vectors(session: Session) -> Result<()> {
     })
 }
 
-/// Two products an iteration, with branches between them beside which the second one of the iteration before may go on
-/// running: of one that only selects, and of one that has to bring a tile from another layout.
+/// Two products an iteration, with a branch between them that may overlap with the second product
+/// of the previous iteration: a branch that only selects, and one that converts a tile to another
+/// layout.
 fn branches(session: Session) -> Result<()> {
     const ROWS: usize = 128;
     const KEYS: usize = 128;
@@ -292,8 +293,8 @@ fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64), lo
     }
 }
 
-/// What Hopper's tensor cores may lose of a row times a column of 8-bit floats; so may Ada's where NVIDIA's
-/// assembler leaves a product of tiles to them.
+/// Returns the error bound of Hopper's tensor cores for a row times a column of 8-bit floats. It
+/// also holds for Ada if NVIDIA's assembler uses its tensor cores.
 ///
 /// An instruction adds 16 terms at a time to the sum so far. Terms and sums are cut off 13 bits below the leading
 /// bit of the largest of them. The sum starts from zero at least with each tile of `tk` terms (and in the ptx back
@@ -410,7 +411,8 @@ fn steps_of_f64(session: Session) -> Result<()> {
     ways.into_iter().try_for_each(|(tile, size, transposed)| check::<f64, f64, f64>(session, size, tile, transposed))
 }
 
-/// f32 by one and by three products of tf32, beside f64: errors within the documented limits.
+/// f32 by one and by three products of tf32, compared with f64: errors within the documented
+/// limits.
 fn precision(session: Session) -> Result<()> {
     fn kernel(
         a: Array<f32, 2>,
@@ -504,7 +506,8 @@ where
     session.check("batch", &c, &|at| Want::SumOf(expected[ravel(at, [4, 16, 8])].0 + 1.0))
 }
 
-/// Which tile of the result a block makes. Neighbours along x need the same columns, the same rows, both or nothing.
+/// Assignment of tiles of the result to blocks. Adjacent blocks along x need the same columns, the
+/// same rows, both or neither.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     /// x goes over the rows, y over the columns.

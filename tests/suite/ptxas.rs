@@ -27,7 +27,7 @@ pub fn find() -> Option<&'static Path> {
     FOUND.as_deref()
 }
 
-/// How strict to be.
+/// Strictness of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Demand {
     /// Nothing is assembled: the code is noted (see [`sums`]).
@@ -97,14 +97,16 @@ pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     Ok(())
 }
 
-/// Does a kernel need more shared memory for operands than this target has? Tiles of tests are for targets that have most.
+/// Returns true if a kernel needs more shared memory for operands than this target has. Tiles of
+/// tests are for the targets with the most shared memory.
 pub fn is_too_small(target: Target, error: &cutlet::Error) -> bool {
     let cutlet::Error::Unsupported(problems) = error else { return false };
     let room = |p: &cutlet::Diagnostic| p.message.contains("bytes of shared memory are needed for operands");
     target.arch < 90 && problems.iter().all(room)
 }
 
-/// What `nvdisasm` says of machine code, asked in this way, where it lies beside the assembler; made of PTX with this option.
+/// Returns the output of `nvdisasm` with these options for the machine code of PTX that is
+/// assembled with this option. `None` if the folder of the assembler has no `nvdisasm`.
 ///
 /// # Errors
 /// What one of the two said instead.
@@ -116,7 +118,7 @@ pub fn disassembled(ptx: &str, target: &str, option: &str, how: &[&str]) -> Resu
     said(&nvdisasm, &[how, &[path(&folder.path().join(CUBIN))?]].concat()).map(Some)
 }
 
-/// What machine code is called in its folder.
+/// Name of the file of machine code in its folder.
 const CUBIN: &str = "code.cubin";
 
 /// A folder with the machine code that the assembler makes of PTX with this option.

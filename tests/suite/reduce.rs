@@ -33,7 +33,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("reduce/columns_in_loops", columns_in_loops);
 }
 
-/// Which axes of a matrix are reduced.
+/// Reduced axes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Along {
     Rows,

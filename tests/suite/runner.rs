@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// What became of a test that did not fail.
+/// Result of a test that did not fail.
 pub enum Completion {
     /// It ran to its end.
     Completed,
-    /// It found out that what it needs is not there.
+    /// It was skipped because a requirement is missing.
     Skipped(String),
 }
 
@@ -43,7 +43,7 @@ impl Trial {
     }
 }
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Default)]
 struct Wishes {
     filters: Vec<String>,
@@ -101,17 +101,17 @@ fn number<T: FromStr>(name: &str, text: &str) -> Result<T> {
     text.parse().map_err(|_| anyhow!("{name} {text}: no number"))
 }
 
-/// What came of all tests.
+/// Results of all tests.
 #[derive(Default)]
 struct Count {
     passed: usize,
     ignored: usize,
     failed: Vec<(String, String)>,
-    /// How long each test took.
+    /// Time of each test.
     times: Vec<(Duration, String)>,
 }
 
-/// How many tests that took longest are named.
+/// Number of the slowest tests that are printed.
 const LONGEST: usize = 8;
 
 impl Count {
@@ -139,7 +139,7 @@ impl Count {
         }
     }
 
-    /// Where the time went: by what stands first in the names, and the tests that took longest.
+    /// Prints the times by the first part of the names, and the slowest tests.
     fn print_times(&mut self) {
         if self.times.is_empty() {
             return;

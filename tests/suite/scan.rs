@@ -38,7 +38,7 @@ type Scan<T> = fn(Tile<T, 2>, usize, ct::ScanOptions) -> Tile<T, 2>;
 /// Elements of the largest tile that goes to Tile IR's assembler, which takes long for scans.
 const MAX_ASSEMBLED: usize = 1024;
 
-/// Is a tile larger than Tile IR's assembler is asked to take?
+/// Returns true if a tile is too large for the tests of Tile IR's assembler.
 fn is_too_large(session: Session, tile: [usize; 2]) -> bool {
     session.through_tile_ir() && session.only_compiles() && tile[0] * tile[1] > MAX_ASSEMBLED
 }

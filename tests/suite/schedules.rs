@@ -1,4 +1,4 @@
-//! Which tests have the schedules of their kernels simulated, for which targets, and in which orders.
+//! Selection of tests whose schedules are simulated, of the targets, and of the orders.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -38,8 +38,9 @@ pub fn may_be_simulated(name: &str) -> bool {
     !LEFT_OUT.iter().any(|part| name.starts_with(part))
 }
 
-/// Are the schedules of this test run? `CUTLET_SCHEDULES` says of every how many tests they are; unasked it is every eighth of
-/// those that stream, and every 32nd of the others.
+/// Returns true if the schedules of this test are simulated: of every n-th test, with
+/// `CUTLET_SCHEDULES` as n. By default it is every eighth of the tests with producers, and every
+/// 32nd of the others.
 pub fn are_simulated(name: &str) -> bool {
     let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
     let begins = |part: &&str| name.starts_with(*part);

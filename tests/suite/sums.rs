@@ -13,7 +13,7 @@ use std::sync::{LazyLock, Mutex};
 
 use anyhow::{Context, Result, ensure};
 
-/// What tests compiled, by name.
+/// Sums of the compiled code of tests, by name.
 struct Ledger {
     path: PathBuf,
     /// From earlier; `None`: made now.
@@ -28,7 +28,7 @@ static LEDGER: LazyLock<Option<Ledger>> = LazyLock::new(|| {
     Some(Ledger { path, known, made: Mutex::default() })
 });
 
-/// Are sums wanted?
+/// Returns true if sums are requested.
 pub fn wanted() -> bool {
     LEDGER.is_some()
 }

@@ -19,7 +19,7 @@ use crate::harness::{Session, Suite};
 /// Arguments that a block looks at together.
 const WIDTH: usize = 512;
 
-/// What the results of a function should be, computed in f64.
+/// Reference of the results of a function, computed in f64.
 #[derive(Clone, Copy)]
 enum Reference {
     /// The same function of f64.
@@ -35,7 +35,8 @@ enum Unit {
     Ulp,
     /// None is allowed: results have the bits of the rounded reference.
     Exact,
-    /// So many units in the last place, from argument and reference, under a name. Infinitely many: anything goes.
+    /// A named bound in units in the last place, computed from argument and reference. Infinity: no
+    /// bound.
     Ulps(&'static str, fn(Tile<f32, 2>, Tile<f64, 2>) -> Tile<f64, 2>),
 }
 
@@ -190,7 +191,8 @@ fn error(got: Tile<f32, 2>, want: Tile<f64, 2>) -> Tile<f64, 2> {
     differ.select(tile(f64::INFINITY), error)
 }
 
-/// Is `got` the number nearest to `want`, to the sign of a zero? 0 if it is.
+/// Returns 0 if `got` is the number nearest to `want`, with the sign of a zero; else the error, at
+/// least 1.
 fn rounding_error(got: Tile<f32, 2>, want: Tile<f64, 2>) -> Tile<f64, 2> {
     let want_bits = want.cast::<f32>().bitcast::<u32>();
     let right = got.bitcast::<u32>().eq(want_bits) | (got.isnan() & want.isnan());
@@ -216,8 +218,9 @@ impl Swept {
     }
 }
 
-/// Of `rounds` times `WIDTH` arguments of each block, the first of all being `first` and their bits `stride` apart:
-/// the largest error, the bits of an argument that made it, and how many are beyond the bound.
+/// Computes for `rounds` times `WIDTH` arguments of each block the largest error, the bits of its
+/// argument, and the number of errors beyond the bound. The first argument of all is `first`, and
+/// the distance of their bits is `stride`.
 fn kernel(
     (worst, place, beyond): (ArrayMut<f64, 2>, ArrayMut<u32, 2>, ArrayMut<i32, 2>),
     (rounds, stride): (Scalar<i32>, Scalar<u32>),

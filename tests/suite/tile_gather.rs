@@ -1,5 +1,6 @@
-//! Elements of tiles by index tiles, and histograms: every element type and width of positions, lines of one element and of
-//! more than shared memory holds, positions outside, equal ones, in loops and branches, beside products.
+//! Elements of tiles by index tiles, and histograms: every element type and width of positions,
+//! lines of one element and of more than the capacity of shared memory, positions outside, equal
+//! ones, in loops and branches, with products.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -223,7 +224,7 @@ fn product(a: &[f16], b: &[f16], [n, k]: [usize; 2], i: usize, j: usize) -> f32 
     (0..k).map(|p| a[i * k + p].to_f32() * b[p * n + j].to_f32()).sum()
 }
 
-/// Of an accumulator, in a kernel of which some warps only load.
+/// Gathers of an accumulator, in a kernel with a producer.
 fn of_accumulators(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<i32, 2>, y: ArrayMut<f32, 2>, counts: ArrayMut<i32, 2>) {
         let (i, tile) = (ct::bid(0), [64, 64]);
@@ -252,7 +253,7 @@ fn of_accumulators(session: Session) -> Result<()> {
     })
 }
 
-/// Of a factor, in each turn of a loop over products.
+/// Gathers of a factor, in each iteration of a loop over products.
 fn of_operands(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<u8, 2>, y: ArrayMut<f32, 2>) {
         let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |sum, k| {

@@ -1,5 +1,5 @@
-//! Rounds of a loop in a row, as its hint asks: as many as there are, at the ends of the counters' types, with rounds that
-//! end early, reductions across the block, and memory that one round writes and the next one reads.
+//! Unrolled loops: all iterations, at the ends of the counters' types, with early exits, reductions
+//! across the block, and memory that one iteration writes and the next one reads.
 
 use anyhow::Result;
 use cutlet as ct;

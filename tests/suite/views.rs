@@ -209,7 +209,8 @@ fn stepped<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A transposed view of every third column: no axis is contiguous, and strides are large beside extents.
+/// A transposed view of every third column: no axis is contiguous, and strides are large relative
+/// to extents.
 fn transposed(session: Session) -> Result<()> {
     let base = [21, 100];
     let data = random::<f32>(6, base.iter().product(), Spread::Any);

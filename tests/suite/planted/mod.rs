@@ -1,5 +1,5 @@
-//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode has to see
-//! each fault; the number that the tolerances of the tests see is printed beside it.
+//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode must find
+//! each fault. The number of faults that the tolerances of the tests find is printed, too.
 //!
 //! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one
 //! step of the loops and one tile block: the term is lost, doubled, or that of the neighbour. The
@@ -265,7 +265,7 @@ pub fn trials() -> Vec<Trial> {
     CLASSES.iter().map(trial).collect()
 }
 
-/// How a fault shows.
+/// Visibility of a fault.
 struct Shown {
     fault: Fault,
     by_bits: bool,

@@ -27,7 +27,7 @@ pub struct Generator {
     palette: Vec<Kind>,
     /// Forms with their weights in this program, added up.
     weights: Vec<(u64, &'static Op)>,
-    /// May it have types that few targets of Tile IR know?
+    /// True if the program may have types of few targets of Tile IR.
     newest: bool,
 }
 
@@ -36,12 +36,12 @@ fn is_newest(kind: Kind) -> bool {
     matches!(kind, Kind::E8m0 | Kind::F4)
 }
 
-/// Has the program of a seed extents that are sums of powers of two?
+/// Returns true if the program of a seed has extents that are sums of powers of two.
 fn has_sums(seed: u64) -> bool {
     seed % 8 == 5
 }
 
-/// Has the program of a seed tiles in layouts of its own?
+/// Returns true if the program of a seed sets layouts of tiles.
 fn has_layouts(seed: u64) -> bool {
     seed % 8 == 3
 }

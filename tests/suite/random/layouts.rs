@@ -26,7 +26,7 @@ pub fn layout_of(generator: &mut Generator, value: Id, threads: i64) -> Step {
     Step { op, kind: Kind::Bool, args: vec![value], numbers, regions: vec![], out: vec![] }
 }
 
-/// Of each third value a layout, in which whatever comes later has it.
+/// Sets a layout of each third value, for all later steps.
 fn held(
     generator: &mut Generator,
     steps: Vec<Step>,

@@ -100,7 +100,7 @@ fn tried(session: Session, seed: u64, program: &Program) -> Result<()> {
     })
 }
 
-/// What kind of failure an error is: another one is not what is looked for.
+/// Returns the kind of a failure; the reduction keeps failures of the same kind.
 fn failure(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     if text.contains("elements are wrong") {
@@ -124,7 +124,7 @@ fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String
     print::whole(&core, &contents(seed, &core), &codes(seed, &core), &format!("{wrong:#}"))
 }
 
-/// What the arrays of a kind hold at first: of the inputs, or of the outputs.
+/// Returns the initial content of the arrays of a kind: of the inputs, or of the outputs.
 fn content<T: Element>(seed: u64, kind: Kind, count: usize, of_output: bool) -> Vec<T> {
     // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners alone.
     let spread = match seed % 2 {

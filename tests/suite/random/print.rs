@@ -6,9 +6,9 @@ use super::kind::Kind;
 use super::packed::Packed;
 use super::program::{Form, Id, Program, Region, Step};
 
-/// How a step is printed.
+/// Text of a step.
 pub enum Text {
-    /// The tokens that record it, with names of operands, numbers and what else it may name.
+    /// The tokens that record it, with names of operands, numbers and other names.
     Template {
         body: &'static str,
         args: &'static [&'static str],
@@ -20,7 +20,7 @@ pub enum Text {
 }
 
 impl Text {
-    /// What it names beside operands and numbers, with their types.
+    /// Names other than operands and numbers, with their types.
     pub fn given(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Text::Template { given, .. } => given,
@@ -36,7 +36,7 @@ pub struct Printer<'a> {
     depth: usize,
 }
 
-/// Is this the type of an array whose elements are those of the first operand?
+/// Returns true for the type of an array with the elements of the first operand.
 pub fn of_operand(ty: &str) -> bool {
     ty.replace(' ', "").contains("<T,")
 }
@@ -46,7 +46,7 @@ fn array(kind: Kind, direction: &str) -> String {
     format!("{direction}_{}", kind.name())
 }
 
-/// Is this a part of a name?
+/// Returns true for a character of a name.
 fn names(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
@@ -196,14 +196,14 @@ pub fn kernel(program: &Program) -> String {
     printer.text
 }
 
-/// What an array holds at first.
+/// Initial content of an array.
 pub struct Content {
     pub kind: Kind,
     /// Bit patterns, row-major.
     pub bits: Vec<u64>,
 }
 
-/// What a packed array holds at first, row-major.
+/// Initial content of a packed array, row-major.
 pub struct Codes {
     pub packed: Packed,
     pub codes: Vec<u8>,

@@ -28,7 +28,8 @@ impl Form {
         self.shape[0] * self.shape[1]
     }
 
-    /// Is there such a tile? Extents are sums of at most three powers of two, four-bit elements come in pairs.
+    /// Returns true if such a tile exists: extents are sums of at most three powers of two, and
+    /// four-bit elements are in pairs.
     fn is_possible(self) -> bool {
         self.count() <= MAX_ELEMENTS
             && self.shape.iter().all(|extent| extent.count_ones() <= 3)
@@ -39,7 +40,7 @@ impl Form {
 /// A class of kinds.
 pub type Class = fn(Kind) -> bool;
 
-/// What an operand has to be; kind and shape of the first one are what the others go by.
+/// Constraint of an operand. Kind and shape of the first operand determine those of later ones.
 #[derive(Clone, Copy)]
 pub enum Arg {
     /// A kind of this class.
@@ -54,14 +55,14 @@ pub enum Arg {
     Single(Class),
 }
 
-/// What one step does: how it is drawn, recorded, computed and printed.
+/// Operation of a step: its selection, recording, reference and text.
 pub struct Op {
     pub name: &'static str,
     /// The part of the front end that it is of.
     pub family: &'static str,
     pub weight: u32,
     pub args: &'static [Arg],
-    /// The kinds that a step chooses from, beside those of its operands.
+    /// The kinds that a step selects from, in addition to those of its operands.
     pub kinds: Option<Class>,
     /// Numbers that a step has: least and largest.
     pub numbers: &'static [(i64, i64)],
@@ -197,7 +198,7 @@ impl Program {
 /// Most elements of a value.
 pub const MAX_ELEMENTS: usize = 4096;
 
-/// Does a tile of the first shape broadcast to the second?
+/// Returns true if a tile of the first shape broadcasts to the second.
 pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {
     from.iter().zip(to).all(|(&from, to)| from == to || from == 1)
 }
@@ -206,9 +207,9 @@ pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {
 #[derive(Clone, Debug)]
 pub struct Typing {
     pub tile: [usize; 2],
-    /// Of the values that can be seen.
+    /// Forms of the visible values.
     pub forms: Vec<Option<Form>>,
-    /// Of all values so far.
+    /// Forms of all values so far.
     pub all: Vec<Option<Form>>,
 }
 

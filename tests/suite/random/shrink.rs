@@ -59,7 +59,7 @@ fn uses(steps: &mut [Step], visit: &mut dyn FnMut(&mut Id)) {
     }
 }
 
-/// Takes out steps whose results nobody uses.
+/// Removes steps with unused results.
 pub fn without_dead(program: &Program) -> Program {
     fn clean(steps: &mut Vec<Step>, used: &[bool]) {
         steps.retain(|step| step.out.is_empty() || has_effect(step) || step.out.iter().any(|&id| used[id]));
@@ -77,7 +77,7 @@ pub fn without_dead(program: &Program) -> Program {
     }
 }
 
-/// Does a step do something beside making values?
+/// Returns true if a step has an effect in addition to its results.
 fn has_effect(step: &Step) -> bool {
     step.op.text.given().iter().any(|(name, _)| name.ends_with("output"))
         || step.op.name.starts_with("return_if")
@@ -188,7 +188,7 @@ impl Reducer<'_> {
         let _ = self.accept(without_dead(&candidate)) || self.accept(candidate);
     }
 
-    /// What is in regions takes the place of the step: of a branch one side, of a loop one round.
+    /// Replaces a step by its regions: one side of a branch, one iteration of a loop.
     fn unwrap(&mut self, n: usize) {
         let Some(step) = self.step(n) else { return };
         let is_loop = step.regions.first().is_some_and(|region| !region.params.is_empty());

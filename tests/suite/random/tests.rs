@@ -14,7 +14,7 @@ use super::shrink::reduced;
 use super::{printed, reference};
 use crate::runner::{Completion, Trial};
 
-/// The tests, beside those of the suite.
+/// Returns the tests of the random programs themselves.
 pub fn trials() -> Vec<Trial> {
     let trial = |name: &str, test: fn() -> Result<()>| {
         Trial::new(format!("random::{name}"), move || test().map(|()| Completion::Completed))
@@ -129,7 +129,8 @@ fn is_exclusive_scan(step: &Step) -> bool {
     step.op.name == "cumsum" && step.numbers[1] >= 2
 }
 
-/// What a defect in exclusive scans beside a flip would look like.
+/// Returns true for programs with an exclusive scan and a flip: the condition of an invented
+/// defect.
 fn has_made_up_defect(program: &Program) -> bool {
     let (mut scan, mut flip) = (false, false);
     program.each(&mut |step| {

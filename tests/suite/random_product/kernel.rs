@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 
 use super::form::{Epilogue, Form, Loops, Order, Walk, Way};
 
-/// Where [`Walk::Enough`] stops.
+/// Limit at which [`Walk::Enough`] ends.
 pub const ENOUGH: f64 = 40.0;
 
 /// A tile of one operand: rows and columns at a tile index.
@@ -105,7 +105,7 @@ where
     }
 }
 
-/// What is done with a sum before it is stored.
+/// Computes the epilogue of a sum.
 fn finish<A, C, O>(acc: Tile<C, 2>, bias: Tile<C, 1>, form: Form) -> Tile<O, 2>
 where
     C: Number + CastTo<A> + CastTo<O>,

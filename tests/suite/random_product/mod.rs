@@ -163,7 +163,7 @@ fn stored(part: Part, size: [usize; 2]) -> [usize; 2] {
     if part.turned { [columns, rows] } else { [rows, columns] }
 }
 
-/// Where the array has an element of its part.
+/// Returns the index in the array of an element of its part.
 fn place(part: Part, size: [usize; 2], at: [usize; 2]) -> usize {
     let [i, j] = [0, 1].map(|axis| part.front[axis] + at[axis] * part.step[axis]);
     let columns = stored(part, size)[1];

@@ -24,7 +24,7 @@ fn padding(n: i64) -> Number {
     Number::Float([0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY][n as usize])
 }
 
-/// What a gather reads: the array's element, or something else.
+/// Returns the elements of a gather: of the array, or replacements.
 fn picked(
     e: &Eval<'_, '_>,
     place: impl Fn(usize, usize) -> (i128, i128),

@@ -1,8 +1,8 @@
-//! How the loops of random kernels are made up.
+//! Structure of the loops of random kernels.
 
 use super::super::program::{Op, Step};
 
-/// How a loop is made up.
+/// Structure of a loop.
 #[derive(Clone, Copy)]
 pub struct Plan {
     /// Operands before the state: single i32.
@@ -26,7 +26,7 @@ pub fn plan(op: &Op) -> Plan {
     Plan { leading, conditions }
 }
 
-/// Does this region give a state?
+/// Returns true if this region returns a state.
 pub fn gives_state(op: &Op, region: usize) -> bool {
     !(op.name == "while_loop" && region == 0)
 }

@@ -11,7 +11,7 @@ fn sized(typing: &mut Typing, step: &Step, _: &[Form]) -> Forms {
     Some(vec![Form::new(step.kind, shape)])
 }
 
-/// What a number is as an element of a type.
+/// Returns a number as an element of a type.
 fn element(kind: Kind, number: i64) -> Number {
     match kind {
         Kind::Bool => Number::Int((number != 0).into()),

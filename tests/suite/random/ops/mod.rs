@@ -215,7 +215,7 @@ macro_rules! op {
 }
 pub(crate) use op;
 
-/// What the tables need.
+/// Imports of the tables.
 pub(super) mod row {
     pub use cutlet as ct;
     pub use cutlet::prelude::*;

@@ -5,7 +5,8 @@ use super::reduce::composed;
 use super::row::*;
 use super::{Forms, Step, Typing};
 
-/// What the elements before, and unless it is exclusive the one at an index, are combined to.
+/// Returns the scan: the combination of the elements before an index, and of the element at the
+/// index unless the scan is exclusive.
 fn scanned<X: Copy>(
     e: &Eval<'_, '_>,
     start: X,
