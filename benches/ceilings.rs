@@ -1,5 +1,5 @@
-//! What a GPU's memory gives at most to plain tile kernels, and what scans and accesses by index tiles take of it:
-//! `cargo bench --bench ceilings`.
+//! Ceilings of memory bandwidth: the rates of plain tile kernels, and those of scans and accesses
+//! by index tiles: `cargo bench --bench ceilings`.
 //!
 //! Arrays of 1 GiB, every byte counted once: only read, only written, copied. Threads access 16 bytes at a time
 //! (`CUTLET_REMARKS=1` says so). Without a GPU the same kernels run at a small size on the cpu device, without figures.
@@ -73,7 +73,7 @@ impl Bench {
     }
 }
 
-/// Are the first and the last few numbers these?
+/// Checks the first and the last few numbers.
 fn check(what: &str, array: &ct::DeviceArray<f32, 1>, count: usize, want: f32) -> ct::Result<()> {
     for range in [0..count.min(64), count.saturating_sub(64)..count] {
         let mut part = array.device().zeros([range.len()])?;

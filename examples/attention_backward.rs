@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 
 /// A tile's queries, keys, and numbers of each of them; whether a query sees only the keys up to its own position.
 pub type Form = ([usize; 3], bool);
-/// Of batch x heads x sequence x dim: queries, keys, values, and the gradient of the result.
+/// Queries, keys, values, and the gradient of the result: batch x heads x sequence x dim.
 pub type Inputs<T> = (Array<T, 4>, Array<T, 4>, Array<T, 4>, Array<T, 4>);
 
 /// Sums of the products of two arrays in each row. What gradients of queries are added to begins with zeros.

@@ -4,18 +4,19 @@ use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
-/// What the code is made for.
+/// Constants of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// Queries, keys, and numbers of each of them.
     pub tile: [usize; 3],
     /// A query sees only the keys up to its own position.
     pub causal: bool,
-    /// The gradients of weights are made beside the weights, which takes more registers, or after them.
+    /// The gradients of weights are computed with the weights, which needs more registers, or after
+    /// them.
     pub early: bool,
 }
 
-/// Of batch x heads x sequence x dim: queries, keys, values, and the gradient of the result.
+/// Queries, keys, values, and the gradient of the result: batch x heads x sequence x dim.
 pub type Inputs<T> = (Array<T, 4>, Array<T, 4>, Array<T, 4>, Array<T, 4>);
 
 /// The gradient of a tile of queries, past all keys that they see. For each query there are log₂ of the sum of its exponentials, and the
@@ -79,7 +80,7 @@ fn main() -> ct::Result<()> {
     Ok(())
 }
 
-/// What the forward pass leaves, and the gradient, in f64.
+/// Results of the forward pass, and the gradient, in f64.
 struct Host {
     logs: Vec<f64>,
     sums: Vec<f64>,

@@ -34,7 +34,8 @@ where
     product::<T, I>(a, b, c, tile, [ct::bid(2), ct::bid(0), ct::bid(1)]);
 }
 
-/// As many blocks as run at a time; each makes one tile after another, product by product.
+/// Persistent kernel: each of the blocks that run at a time computes one tile after another,
+/// product by product.
 pub fn batched_matmul_persistent<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, tile: [usize; 3])
 where
     T: Element + CastTo<I>,

@@ -3,7 +3,8 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// What the mask depends on: likelihood to stay, seed, offset. It is kept nowhere; the second kernel makes it again.
+/// Parameters of the mask: probability to keep an element, seed, offset. The mask is not stored;
+/// the second kernel computes it again.
 pub type Mask = (Scalar<f32>, Scalar<u64>, Scalar<u64>);
 
 /// Drops elements of a tile and scales the others, so that sums stay what they were on average.

@@ -1,4 +1,4 @@
-//! Which experts take a token: `cargo run --example experts`.
+//! Selection of experts for each token: `cargo run --example experts`.
 
 use cutlet as ct;
 use cutlet::prelude::*;

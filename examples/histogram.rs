@@ -1,9 +1,9 @@
-//! How often each byte occurs: `cargo run --example histogram`.
+//! Number of occurrences of each byte: `cargo run --example histogram`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block counts every so many tiles.
+/// Counts tiles at a distance of the number of blocks.
 pub fn histogram(x: Array<u8, 1>, bins: ArrayMut<i32, 1>, tile: usize) {
     let tiles = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
     ct::fold(tiles, (), |(), i| {

@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput, Number};
 use cutlet::prelude::*;
 
-/// What the code is made for.
+/// Constants of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.

@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::packed::{Narrow, NarrowFormat, PackedArray};
 use cutlet::prelude::*;
 
-/// What unsigned codes are counted from: the middle of their range.
+/// Returns the zero point of unsigned codes: the middle of their range.
 pub fn center<F: Narrow>() -> f64 {
     match F::FORMAT {
         NarrowFormat::UInt(bits) => f64::from((1u32 << bits) - 1) / 2.0,

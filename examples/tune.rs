@@ -4,7 +4,7 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// What a launch may choose.
+/// Parameters of a launch.
 #[derive(Clone, Copy, Debug)]
 struct Configuration {
     tile: [usize; 2],

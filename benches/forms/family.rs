@@ -233,10 +233,10 @@ pub trait AnyFamily {
     /// The name of the family.
     fn name(&self) -> &str;
 
-    /// Verifies the forms beside each other on a GPU, and prints their times.
+    /// Verifies the forms on a GPU, and prints their times.
     fn measure(&self, device: Device, wish: &Wish) -> Result<()>;
 
-    /// Verifies the forms beside each other on a device, without times.
+    /// Verifies the forms on a device, without times.
     fn verify(&self, device: Device, wish: &Wish) -> Result<()>;
 
     /// Prints the times of the cost model for a target.

@@ -20,7 +20,7 @@ const ASKED: &str = "CUTLET_BENCH_FIRST";
 const KERNELS: [&str; 2] = ["vadd f32, tile 1024", "matmul f16, tile 128x128x64"];
 const PARTS: [&str; 4] = ["all of it", "code generation", "assembler and loading", "launch"];
 
-/// Is this one of the processes that [`in_new_processes`] starts?
+/// Returns true in the processes that [`in_new_processes`] starts.
 pub fn is_asked() -> bool {
     std::env::var_os(ASKED).is_some()
 }

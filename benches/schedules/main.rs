@@ -1,4 +1,5 @@
-//! The cost model of schedules (`docs/schedule.md`) beside measurements: `cargo bench --bench schedules -- [OPTION]... [ROW]...`.
+//! Comparison of the cost model of schedules (`docs/schedule.md`) with measurements: `cargo bench
+//! --bench schedules -- [OPTION]... [ROW]...`.
 //!
 //! On a GPU every plan that a row's plain launch leaves open is forced and measured in turns; how alike the model's order is to that of
 //! the times, and how much slower than the best the chosen one is, is printed for each row and in total. Without a GPU the
@@ -20,14 +21,14 @@ Words are parts of names of rows of benches/compare; none: all rows with product
   --records   compare the model with recorded times, although there is a GPU
   --verbose   print each configuration";
 
-/// What is asked for.
+/// Options of the command line.
 pub struct Wish {
     patterns: Vec<String>,
     verbose: bool,
 }
 
 impl Wish {
-    /// Is this row meant?
+    /// Returns true if this row is selected.
     fn takes(&self, name: &str) -> bool {
         let multiplies = ["matmul", "attention"].iter().any(|kernel| name.contains(kernel));
         multiplies && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(&**pattern)))
@@ -60,7 +61,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The model beside all records of rows that are meant.
+/// Compares the model with all records of the selected rows.
 fn records_of(wish: &Wish) -> Result<()> {
     let records = Records::parse("h200.tune", RECORDS)?;
     let mut total = Total::default();

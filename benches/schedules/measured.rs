@@ -16,7 +16,7 @@ use super::compared::rows;
 /// Rounds in which each plan has its turn, and its runs in one.
 const ROUNDS: usize = 5;
 const RUNS: usize = 3;
-/// A plan that takes so many times as long as the fastest is measured no further.
+/// Ratio to the time of the fastest plan above which a plan is not measured again.
 const HOPELESS: f64 = 4.0;
 
 /// A plan of a row.
@@ -28,7 +28,8 @@ struct Plan {
     times: Vec<f64>,
 }
 
-/// What is measured of each row: its plain launch, and of products what a persistent kernel would be.
+/// Returns the measured configurations of each row: its plain launch, and for products the
+/// persistent kernel.
 fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     let labels = row.labels();
     let is_plain = |label: &str| label == plain || label.strip_prefix(plain).is_some_and(|rest| rest.starts_with(','));

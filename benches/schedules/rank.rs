@@ -1,4 +1,4 @@
-//! How alike two orders are.
+//! Similarity of two orders.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The model beside recorded times of configurations: of a row all of them, and of those that differ in their warps alone which one
-//! is chosen.
+//! Comparison of the model with recorded times of configurations: of all configurations of a row,
+//! and of the choice among those that differ in their warps alone.
 
 use anyhow::Result;
 use cutlet::backend::PlanOverride;
@@ -89,7 +89,8 @@ fn plans_of(
     }
 }
 
-/// Where a configuration leaves its warps open and others do not: what the model says of them, and what was recorded.
+/// Returns the costs and recorded times of configurations that only differ in their warps, if one
+/// of them leaves the warps to the compiler.
 pub fn warps(record: &Record, row: &dyn Row, (index, label): (usize, &str)) -> Result<Vec<Warps>> {
     let Some(usual) = time_of(record, label).filter(|_| !label.contains("warps")) else { return Ok(Vec::new()) };
     let (tile, rest) = label.split_at(label.find([' ', ',']).unwrap_or(label.len()));

@@ -65,8 +65,9 @@ unsafe fn run(x: Given, y: Given, stream: *mut c_void) -> ct::Result<()> {
 /// [`free_message`]. Takes both tensors over.
 ///
 /// # Safety
-/// Two tensors of DLPack (`DLManagedTensor`) that nobody else takes, whose work is on `stream`, a stream of their device
-/// that stays one. The elements of `y` may be written, and are not those of `x`.
+/// Two tensors of DLPack (`DLManagedTensor`) that no other consumer takes, whose work is on
+/// `stream`, a valid stream of their device. The elements of `y` may be written, and are not those
+/// of `x`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softmax(x: *mut ManagedTensor, y: *mut ManagedTensor, stream: *mut c_void) -> *mut c_char {
     // SAFETY: promised by the caller.

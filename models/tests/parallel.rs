@@ -1,4 +1,5 @@
-//! The decoder on several ranks of the cpu device, beside the decoder on one device with the same weights.
+//! The decoder on several ranks of the cpu device, compared with the decoder on one device with the
+//! same weights.
 
 use cutlet as ct;
 use cutlet::Device;

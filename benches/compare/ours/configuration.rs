@@ -14,7 +14,7 @@ use cutlet::{Backend, Device, Hints, Target};
 use super::fill::Fill;
 use super::tuning::{Choice, Tune, Tuning};
 
-/// What is done with a configuration.
+/// Action on a configuration.
 pub enum Step<'a> {
     /// Queue it once.
     Launch,
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
         Call { backend, hints, step }
     }
 
-    /// Does with a kernel what the call is for.
+    /// Executes the action of the call on a kernel.
     pub fn run<K, A, P>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
         K: Kernel<P>,
@@ -124,7 +124,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What the compiler thinks best.
+/// Hints that leave all choices to the compiler.
 pub const NO_HINTS: Hints = Hints::new();
 
 /// Choices of warps for kernels whose tile is given by the problem: a row a block.
@@ -145,7 +145,7 @@ pub fn tileir_rows() -> impl Iterator<Item = (String, Hints)> {
     })
 }
 
-/// Where a row's arrays are, and how many sets of them.
+/// Device of a row's arrays, and the number of their sets.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// A GPU, or the cpu device for exporting.

@@ -1,5 +1,5 @@
-//! Random numbers in the arrays of a row, for measurements that nobody else fills arrays for: what is moved and multiplied
-//! decides on the power that it takes.
+//! Random numbers in the arrays of a row, for measurements without other contents: the contents
+//! determine the power of copies and products.
 
 use std::any::Any;
 

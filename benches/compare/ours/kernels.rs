@@ -49,7 +49,7 @@ pub fn uniforms(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
     y.store(i, ct::random::Philox::new(seed, 0).uniform::<f32, 1>(i, [tile]));
 }
 
-/// What a block adds up: tiles at a distance of the number of blocks.
+/// Returns the sum of a block over tiles at a distance of the number of blocks.
 fn part(x: Array<f32, 1>, tile: usize) -> Tile<f32, 1> {
     let every = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
     ct::fold(every, ct::zeros::<f32, 1>([tile]), |sum, i| sum + x.load(i, [tile])).sum(0)
@@ -118,7 +118,7 @@ pub fn quantized_sum(parts: Array<f32, 3>, y: ArrayMut<f16, 2>, [count, tm, tn]:
     y.store((i, j), parts.load((0, i, j), [count, tm, tn]).sum(0).squeeze(0).cast::<f16>());
 }
 
-/// What gradients of queries were added up to, times the scale, as numbers of their type.
+/// Stores the sums of the gradients of queries, times the scale, in their type.
 pub fn narrowed<T: Element>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, [rows, dim]: [usize; 2])
 where
     f32: CastTo<T>,

@@ -53,7 +53,8 @@ fn status<E: Display>(result: Result<(), E>) -> i32 {
     )
 }
 
-/// What the last call on this thread had to say: an error, a report, a label. Valid until the next call.
+/// Returns the text of the last call on this thread: an error, a report, a label. Valid until the
+/// next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn compare_message() -> *const c_char {
     MESSAGE.with(|message| message.borrow().as_ptr())

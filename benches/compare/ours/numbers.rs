@@ -74,7 +74,7 @@ pub fn sum(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// Rows of complex numbers, real and imaginary parts beside each other.
+/// Rows of complex numbers, with adjacent real and imaginary parts.
 pub fn fft(place: Place, m: usize, n: usize) -> ct::Result<Box<dyn Row>> {
     type Set = [ct::DeviceArray<f32, 2>; 2];
     let addresses = |set: &Set| set.iter().map(|array| array.address()).collect();

@@ -43,7 +43,7 @@ pub fn top_k(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// Rows of a vocabulary: rounds of blocks that each leave so many elements as the result has places.
+/// Rows of a vocabulary: rounds of blocks that each leave `k` elements.
 pub fn top_k_of_many(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn Row>> {
     use examples::vocabulary::{LEFT, choose};
     // x, what the rounds leave (the result first), no words.

@@ -1,4 +1,5 @@
-//! Where the largest element of each row of a matrix is: `cargo bench --bench kernels -- argmax`.
+//! Position of the largest element of each row of a matrix: `cargo bench --bench kernels --
+//! argmax`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -18,7 +19,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

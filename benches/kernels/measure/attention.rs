@@ -135,7 +135,7 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     // Weights and results are rounded by half a unit in the last place; scores and sums are f32.
     match cli.element {

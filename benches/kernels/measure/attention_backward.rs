@@ -34,7 +34,8 @@ options! {
         "tile" tile: [usize; 2] = [64, 128],
         /// Extents of a tile of the gradients of queries.
         "query-tile" query_tile: [usize; 2] = [128, 64],
-        /// The kernel of the queries makes the gradients of weights after the weights, and not beside them.
+        /// The kernel of the queries computes the gradients of weights after the weights, and not
+        /// at the same time.
         "late" late: bool = false,
         /// A kernel of its own makes the gradients of queries.
         "apart" apart: bool = false,
@@ -64,7 +65,7 @@ choice! {
 /// Rows of the tiles in which sums over rows are made.
 const ROWS: usize = 64;
 
-/// What the gradients of queries were added up to, times the scale, as numbers of their type.
+/// Stores the sums of the gradients of queries, times the scale, in their type.
 fn narrowed<T: Element>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, [rows, dim]: [usize; 2])
 where
     f32: CastTo<T>,
@@ -191,7 +192,8 @@ where
 struct Head {
     /// Queries, keys, values, gradients of the result.
     rows: [Vec<Vec<f64>>; 4],
-    /// Of each query log of the sum of its exponentials, its result times the gradient of that, and the magnitude of this.
+    /// For each query: the log of the sum of its exponentials, its result times the gradient of the
+    /// result, and the magnitude of this product.
     of_rows: Vec<[f64; 3]>,
     causal: bool,
     /// Smaller numbers have fewer bits.
@@ -281,7 +283,7 @@ impl Head {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     match cli.element {
         ElementType::F16 => run_as::<f16>(cli, 2f64.powi(-11), 2f64.powi(-14)),

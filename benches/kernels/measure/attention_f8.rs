@@ -67,7 +67,7 @@ fn expected(
     rows.par_iter().flat_map_iter(one).collect()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

@@ -23,7 +23,8 @@ options! {
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
         "tile" tile: [usize; 3] = [256, 128, 32],
-        /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
+        /// One block for each multiprocessor, which computes one tile after another, instead of one
+        /// tile a block.
         "persistent" persistent: bool = false,
     }
 }
@@ -98,7 +99,7 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     // Half a unit in the last place of tf32 inputs or of the result, and what f32 sums lose.
     match cli.element {

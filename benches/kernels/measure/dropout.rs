@@ -20,7 +20,7 @@ options! {
         "keep" keep: f32 = 0.9,
         /// Seed of the random numbers.
         "seed" seed: u64 = 42,
-        /// What other layers and steps of a training take another one of.
+        /// Offset of the random numbers, which differs for each layer and step of a training.
         "offset" offset: u64 = 0,
         /// The kernel whose code is emitted.
         "part" part: Part = Part::Forward,
@@ -35,7 +35,7 @@ choice! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let Cli { options, tile, keep, .. } = cli;
     let (tile, keep) = (*tile, *keep);

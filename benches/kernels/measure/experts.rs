@@ -1,4 +1,4 @@
-//! Which experts take a token: `cargo bench --bench kernels -- experts`.
+//! Selection of experts for each token: `cargo bench --bench kernels -- experts`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -18,7 +18,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

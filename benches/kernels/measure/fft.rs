@@ -26,7 +26,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let n = cli.n;
     ensure!(n.is_power_of_two() && n <= 8192, "--n {n}: a power of two of at most 8192");

@@ -15,7 +15,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let Cli { options, x, y } = cli;
     if options.emits() {

@@ -48,7 +48,7 @@ struct Set {
     dbias: DeviceArray<f32, 1>,
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let Cli { options, blocks, .. } = cli;
     let (blocks, tile) = (*blocks, cli.tile);

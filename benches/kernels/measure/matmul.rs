@@ -21,9 +21,10 @@ options! {
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
         "tile" tile: Option<[usize; 3]> = None,
-        /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
+        /// One block for each multiprocessor, which computes one tile after another, instead of one
+        /// tile a block.
         "persistent" persistent: bool = false,
-        /// The second matrix lies column by column in memory, as 8-bit floats are multiplied fastest.
+        /// The second matrix is column-major, the fastest order of products of 8-bit floats.
         "columns" columns: bool = false,
         /// Sums of 8-bit floats may keep fewer bits than f32 has; implies `--persistent`.
         "fast-acc" fast_acc: bool = false,
@@ -98,7 +99,7 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     // Half a unit in the last place of tf32 inputs and of the result, and what f32 sums lose.
     let (exact, sums) = (0.0, 2e-6);

@@ -28,7 +28,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let (options, n) = (&cli.options, cli.n);
     let device = options.device()?;
@@ -69,7 +69,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     report(&what, time, &rotation.first().1.to_vec()?)
 }
 
-/// Of one row, in f64.
+/// Returns the softmax of one row, in f64.
 fn softmax(row: &[f32]) -> Vec<f64> {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f64> = row.iter().map(|&x| (f64::from(x) - f64::from(largest)).exp()).collect();

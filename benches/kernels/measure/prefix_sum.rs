@@ -89,7 +89,7 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     match cli.element {
         Type::F32 => check::<f32>(cli, "f32", |x| x as f32),

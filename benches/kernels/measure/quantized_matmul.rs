@@ -10,8 +10,8 @@ use super::examples::quantized_matmul::{center, quantized_matmul};
 use super::harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
 options! {
-    /// Multiplies an m x k matrix of f16 with a k x n matrix of narrow weights; each column has a scale for so many rows of
-    /// them as a group has.
+    /// Multiplies an m x k matrix of f16 with a k x n matrix of narrow weights; each column has a
+    /// scale for each group of rows.
     {
         /// Type of the weights: u1, i2 to i7, u4, f3e1m1, f4e2m1, f5e2m2, f6e3m2, f7e3m3, i8, f8e4m3fn.
         "type" element: String = "i4".to_string(),
@@ -23,7 +23,8 @@ options! {
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and terms of the sums.
         "tile" tile: [usize; 3] = [256, 128, 64],
-        /// Weights of a column that share a scale, a multiple of the tile's. Default: as many as a tile has.
+        /// Weights of a column that share a scale, a multiple of the rows of a tile. Default: the
+        /// rows of a tile.
         "group" group: Option<usize> = None,
     }
 }
@@ -99,7 +100,7 @@ fn run_as<F: Narrow>(cli: &Cli) -> Result<()> {
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     macro_rules! by_name {
         ($($name:ident)+) => {

@@ -22,7 +22,7 @@ options! {
 
 /// Words that are wanted.
 const WANTED: usize = 50;
-/// What a row leaves after each round: logits and words.
+/// Logits and words that remain of a row after each round.
 type Rounds = Vec<(ct::DeviceArray<f32, 2>, ct::DeviceArray<i32, 2>)>;
 
 /// Rounds until one block chooses from a whole row.
@@ -51,7 +51,7 @@ fn launch_all(options: &Options, logits: &ct::DeviceArray<f32, 2>, rounds: &mut 
     Ok(())
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

@@ -59,7 +59,7 @@ impl Plan {
         Ok(Plan { places, op })
     }
 
-    /// Of the result: batch, queries, heads, dim.
+    /// Returns the shape of the result: batch, queries, heads, dim.
     fn shape(&self) -> [usize; 4] {
         let [batch, heads, queries, dim] = self.places[0].shape;
         [batch, queries, heads, dim]

@@ -59,13 +59,13 @@ impl<const R: usize> Place<R> {
         Ok(place)
     }
 
-    /// Has it no elements?
+    /// Returns true if it has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
 
-    /// Has each element a place of its own (as far as strides in order of their size tell)? Not in a tensor that was
-    /// broadcast.
+    /// Returns true if the strides, in order of their size, prove that elements do not overlap. A
+    /// broadcast tensor has overlapping elements.
     pub fn is_apart(&self) -> bool {
         let mut axes: Vec<_> =
             (0..R).filter(|&d| self.shape[d] > 1).map(|d| (self.strides[d], self.shape[d])).collect();

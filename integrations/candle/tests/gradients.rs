@@ -1,5 +1,5 @@
-//! Backward passes beside those of candle's own operations, on the CPU, or with the feature `cuda` on the first GPU; and the
-//! operations that are made by `KernelOp`.
+//! Backward passes, compared with those of candle's own operations, on the CPU, or with the feature
+//! `cuda` on the first GPU; and the operations of `KernelOp`.
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{D, DType, Device, Module, Result, Tensor, Var};

@@ -1,5 +1,5 @@
-//! Each operation beside candle's own, on the CPU, or with the feature `cuda` on the first GPU: random numbers, odd sizes,
-//! tensors as they lie after `transpose`, `narrow` and `broadcast_as`.
+//! Each operation, compared with candle's own, on the CPU, or with the feature `cuda` on the first
+//! GPU: random numbers, odd sizes, tensors after `transpose`, `narrow` and `broadcast_as`.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::ops;

@@ -1,5 +1,6 @@
-//! A layer on several GPUs beside the same one on a single GPU: `cargo run --release --example mlp -- [--tokens N]
-//! [--width N] [--hidden N] [--ranks N] [--runs N] [--on-host]`. Without a GPU, ranks are on the cpu device.
+//! A layer on several GPUs, compared with the same one on a single GPU: `cargo run --release
+//! --example mlp -- [--tokens N] [--width N] [--hidden N] [--ranks N] [--runs N] [--on-host]`.
+//! Without a GPU, ranks are on the cpu device.
 
 use std::time::{Duration, Instant};
 

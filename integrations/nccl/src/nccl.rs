@@ -66,8 +66,8 @@ impl AllReduce for Nccl {
     }
 }
 
-/// Lends all arrays before the group begins: once one rank has queued its part, the others have to. Each array is lent
-/// until the group has ended, which is when its sum is on the stream.
+/// Borrows all arrays before the group begins: if one rank has queued its part, all other ranks
+/// must. Each array is borrowed until the end of the group, when its sum is on the stream.
 fn lend<T: Summed, const R: usize>(
     streams: &[Arc<CudaStream>],
     communicators: &[Comm],

@@ -15,7 +15,7 @@ fn wide(array: &ct::DeviceArray<f16, 2>) -> ct::Result<Vec<f64>> {
     Ok(array.to_vec()?.into_iter().map(f64::from).collect())
 }
 
-/// Row-major `x w`, with so many terms in a sum.
+/// Row-major `x w`, with `terms` terms in a sum.
 fn product(x: &[f64], w: &[f64], terms: usize) -> Vec<f64> {
     let columns = w.len() / terms;
     let row = |row: &[f64]| (0..columns).map(|j| (0..terms).map(|k| row[k] * w[k * columns + j]).sum()).collect();

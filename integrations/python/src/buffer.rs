@@ -23,7 +23,7 @@ pub struct Buffer {
 struct Described {
     tensor: ManagedTensor,
     shape: Vec<i64>,
-    /// Whose memory it is, if the tensor owns it.
+    /// The owner of the memory, if the tensor owns it.
     memory: *mut ManagedTensor,
 }
 

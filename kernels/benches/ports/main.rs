@@ -1,5 +1,6 @@
-//! Kernels of cuTile Python's library TileGym beside the functions of this crate, on the same arrays in one process:
-//! `cargo bench -p cutlet-kernels --bench ports -- FOLDER [ROW]...`.
+//! Comparison of kernels of cuTile Python's library TileGym with the functions of this crate, on
+//! the same arrays in one process: `cargo bench -p cutlet-kernels --bench ports -- FOLDER
+//! [ROW]...`.
 //!
 //! `cargo test -p cutlet-kernels --bench ports` compares the functions of this crate with the references at small sizes on the CPU.
 //!

@@ -3,8 +3,8 @@
 //!
 //! 1. One tile block has all rows of the panel in registers, and factors it with partial pivoting.
 //!    A panel of many rows has few columns.
-//! 2. The rows of the other columns are exchanged. Those beside the panel are multiplied by the
-//!    inverse of its unit triangle.
+//! 2. The rows of the other columns are exchanged. Those to the right of the panel are multiplied
+//!    by the inverse of its unit triangle.
 //! 3. Products of the panel and of these rows are subtracted from the rest.
 
 use cutlet as ct;
@@ -70,7 +70,7 @@ fn exchange<T: MatrixFloat>(lu: ArrayMut<T, 3>, moves: Array<i32, 3>, first: Sca
     lu.scatter_with((batch, to, columns), old, options.mask(is_own & to.ge(first + width as i32)));
 }
 
-/// Subtracts the products of the panel and of the rows beside it from a tile of the rest.
+/// Subtracts the products of the panel and of the rows to its right from a tile of the rest.
 fn update<T: MatrixFloat>(lu: ArrayMut<T, 3>, first: Scalar<i32>, width: usize) {
     let (batch, at, rest) = (ct::bid(2), ct::at(first), first + width as i32);
     let [row, column] = [ct::bid(1), ct::bid(0)].map(|tile| ct::at(rest + tile * TILE as i32));

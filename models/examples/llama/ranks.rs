@@ -1,4 +1,5 @@
-//! Times of the decoder on several devices beside one of them, by the clock of the host, and a comparison of the logits.
+//! Times of the decoder on several devices and on one of them, by the clock of the host, and a
+//! comparison of the logits.
 
 use std::time::{Duration, Instant};
 

@@ -20,8 +20,8 @@ pub fn normal<T: Send + Clone + Default>(seed: u64, count: usize, from: impl Fn(
     numbers
 }
 
-/// What a result should be: the value in f64, and the magnitude that its error is measured against
-/// (of the result itself, or of the terms that were added up to it).
+/// Reference of a result: the value in f64, and the magnitude to which its error is relative (of
+/// the result, or of the terms of its sum).
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The value.

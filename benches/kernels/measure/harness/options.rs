@@ -42,7 +42,7 @@ choice! {
         Ir = "ir",
         /// The Tile IR as it was traced, and what each pass changes of it.
         Passes = "passes",
-        /// What the threads do, step by step.
+        /// Steps of the threads.
         Schedule = "schedule",
         /// The same with the values that have no instructions of their own.
         FullSchedule = "schedule=full",
@@ -83,7 +83,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What they are.
+    /// Text of the options for `--help`.
     pub const HELP: &str = "
   --backend           cpu, ptx or tileir; default: the GPU where there is one, else cpu (CUTLET_BACKEND decides before)
   --emit              ir, passes (the traced Tile IR, and what each pass changes of it), schedule (the steps of each warp role; schedule=full: with values that are computed at their uses), picture (when they do it, by the cost model, as SVG), ptx, spills (the lines whose values live in local memory, by the driver or ptxas), tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
@@ -139,12 +139,12 @@ impl Options {
         given.unwrap_or(if run_on_cpu { small } else { full })
     }
 
-    /// Is code printed instead of run?
+    /// Returns true if code is printed instead of executed.
     pub fn emits(&self) -> bool {
         self.emit.is_some()
     }
 
-    /// Is the code for Hopper, by the ptx back end?
+    /// Returns true if the code is for Hopper, by the ptx back end.
     pub fn is_for_hopper(&self, device: &Device) -> bool {
         let target = if self.emits() { Some(self.target) } else { device.target() };
         target.is_some_and(|target| target.arch == 90 && target.accelerated)

@@ -16,8 +16,8 @@ pub struct Rotation<S> {
 }
 
 impl<S> Rotation<S> {
-    /// As many sets as it takes to touch several times a GPU's cache; one on the cpu device.
-    /// `bytes` is what one set occupies.
+    /// Makes sets that together exceed a GPU's cache several times; one set on the cpu device.
+    /// `bytes` is the size of one set.
     pub fn new(device: Device, bytes: usize, mut make: impl FnMut() -> cutlet::Result<S>) -> Result<Rotation<S>> {
         let sets = (0..Bench::cold_sets(device, bytes)).map(|_| make()).collect::<cutlet::Result<_>>()?;
         Ok(Rotation { device, sets })

@@ -10,7 +10,7 @@ use cutlet::{Backend, Checks, Target};
 pub struct Words<'a> {
     rest: std::slice::Iter<'a, String>,
     name: String,
-    /// What stood behind `=`.
+    /// Text after `=`.
     value: Option<&'a str>,
 }
 
@@ -42,9 +42,9 @@ impl<'a> Words<'a> {
     }
 }
 
-/// What an option can be.
+/// Type of the value of an option.
 pub trait Value: Sized {
-    /// Takes it from the words behind the option's name.
+    /// Parses it from the words after the option's name.
     fn take(words: &mut Words) -> Result<Self>;
 }
 
@@ -80,8 +80,8 @@ macro_rules! parsed {
 
 parsed!(usize u32 u64 f32 String PathBuf Backend Checks Target Version);
 
-/// `Cli`: the options of a kernel beside those of all, with what holds where they are not given, and `start`, which
-/// runs the kernel as some words say.
+/// Defines `Cli`, the options of a kernel with their defaults in addition to the common ones, and
+/// `start`, which runs the kernel with the options of a command line.
 macro_rules! options {
     ($(#[$doc:meta])* {$($(#[doc = $help:literal])+ $name:literal $field:ident: $type:ty = $default:expr,)*}) => {
         $(#[$doc])*
@@ -91,7 +91,7 @@ macro_rules! options {
             $($(#[doc = $help])+ $field: $type,)*
         }
 
-        /// Runs the kernel as these words say.
+        /// Runs the kernel with the options of these words.
         pub fn start(words: &[String]) -> Result<()> {
             let mut cli = Cli { options: Options::default(), $($field: $default,)* };
             let mut words = crate::measure::harness::words::Words::new(words);
@@ -123,7 +123,7 @@ macro_rules! choice {
         }
 
         impl $choice {
-            /// As it stands in the command line.
+            /// Returns its name on the command line.
             #[allow(dead_code, reason = "not every choice is printed")]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -50,8 +50,8 @@ pub struct Model {
 const EPSILON: f32 = 1e-5;
 
 impl Model {
-    /// Random weights. If `bits` are asked for, the last product of each MLP has weights of so many, 32 in a group, which
-    /// candle's operations take as ordinary numbers.
+    /// Random weights. With `bits`, the last product of each MLP has weights of this width, 32 in a
+    /// group, which candle's operations receive as ordinary numbers.
     pub fn random(config: Config, bits: Option<Bits>, dtype: DType, device: &Device) -> Result<Model> {
         let Config { width, heads, key_heads, hidden, .. } = config;
         let rows = width / heads * key_heads;

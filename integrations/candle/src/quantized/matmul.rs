@@ -22,7 +22,7 @@ use crate::place::Place;
 pub struct QuantizedMatmul {
     /// Columns of the weights.
     pub outputs: usize,
-    /// Of a weight.
+    /// Bits of a weight.
     pub bits: Bits,
     /// Inputs that share a scale: a power of two from 16 on.
     pub group: usize,
@@ -127,7 +127,7 @@ impl Plan {
         Ok(Plan { x: place, codes: Place::of(name, codes)?, scales: Place::of(name, scales)?, op })
     }
 
-    /// Of the result.
+    /// Returns the shape of the result.
     fn shape(&self) -> [usize; 2] {
         [self.x.shape[0], self.op.outputs]
     }

@@ -7,7 +7,7 @@ use cutlet_kernels::quantized::Bits;
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
 
-/// A matrix of weights of 4 or 8 bits: of each output, so many inputs one after another share a scale.
+/// A matrix of weights of 4 or 8 bits: `group` consecutive inputs of each output share a scale.
 ///
 /// Made of the weight of a linear layer; as a `Module` it multiplies with its transpose, as `candle_nn::Linear` does.
 ///
@@ -28,7 +28,7 @@ pub struct QuantizedWeight {
     /// u32, of shape (inputs, words of a row of outputs): for each input the codes of all outputs, from the low bits on, and
     /// rows padded to 128 of them.
     codes: Tensor,
-    /// Of shape (groups of inputs, outputs).
+    /// Scales of shape (groups of inputs, outputs).
     scales: Tensor,
     outputs: usize,
     bits: Bits,

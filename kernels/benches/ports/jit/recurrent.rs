@@ -1,4 +1,4 @@
-//! Rows beside flash-linear-attention.
+//! Rows of the comparison with flash-linear-attention.
 
 use cutlet as ct;
 use cutlet::Stream;

@@ -1,4 +1,4 @@
-//! Rows beside the examples of TileLang and beside TileKernels.
+//! Rows of the comparison with the examples of TileLang and with TileKernels.
 
 use cutlet as ct;
 use cutlet::element::{bf16, f16};

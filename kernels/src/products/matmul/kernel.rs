@@ -61,8 +61,8 @@ pub fn sums<T: Factor>(
     if turned { sums.transpose() } else { sums }
 }
 
-/// Stores the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
-/// one strip, the sums of the later ones are live.
+/// Stores the values of an epilogue in the type of the result. The epilogue receives strips of
+/// columns: in addition to the values of one strip, the sums of the later ones are live.
 fn finish<T: Factor, O: Element>(
     sums: Tile<T::Sum, 2>,
     (epilogue, result): (&impl Stage<T::Value>, impl Target<O>),

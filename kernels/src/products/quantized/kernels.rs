@@ -36,7 +36,7 @@ pub fn numbers<T: Number, F: Narrow>(
     result.store(at, unpacked(weights, scales, at, extents));
 }
 
-/// What these tiles of inputs add to the tile (i, j) of the result.
+/// Returns the sum of these tiles of inputs for the tile (i, j) of the result.
 fn sum<T: Number, F: Narrow>(
     (x, weights, scales): (Array<T, 2>, PackedArray<F, 2>, Array<T, 2>),
     (i, j): (Scalar<i32>, Scalar<i32>),

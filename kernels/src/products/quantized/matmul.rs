@@ -13,7 +13,7 @@ use crate::launch::{Run, of_batch};
 /// Maximum number of parts of a sum.
 const MAX_PARTS: usize = 16;
 
-/// How a product is divided into blocks.
+/// Division of a product into blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     extents: Extents,
