@@ -1,8 +1,9 @@
 //! Ceilings of memory bandwidth: the rates of plain tile kernels, and those of scans and accesses
 //! by index tiles: `cargo bench --bench ceilings`.
 //!
-//! Arrays of 1 GiB, every byte counted once: only read, only written, copied. Threads access 16 bytes at a time
-//! (`CUTLET_REMARKS=1` says so). Without a GPU the same kernels run at a small size on the cpu device, without figures.
+//! Arrays of 1 GiB, every byte counted once: only read, only written, copied. Threads access 16
+//! bytes at a time (`CUTLET_REMARKS=1` says so). Without a GPU the same kernels run at a small size
+//! on the cpu device, without figures.
 
 use std::time::Duration;
 

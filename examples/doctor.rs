@@ -1,6 +1,6 @@
 //! Report of the environment of kernels: `cargo run --example doctor`.
 //!
-//! The first thing to put into a bug report.
+//! A bug report begins with it.
 
 fn main() {
     print!("{}", cutlet::doctor());

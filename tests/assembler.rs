@@ -106,7 +106,8 @@ fn the_assembler() -> ct::Result<()> {
     assert!(environment.contains("PATH=") && environment.contains("TMPDIR="), "{environment}");
     assert!(!environment.contains("CUDA_HOME") && !environment.contains("SOMETHING"), "{environment}");
 
-    // It is asked once for a kernel; then the cache answers, also where there is no assembler any more.
+    // It is asked once for a kernel; then the cache answers, also where there is no assembler any
+    // more.
     let assembled = |list: &[String]| list.iter().filter(|call| call.contains("--gpu-name=sm_100")).count();
     assert_eq!(assembled(&calls(&named)), 1);
     assert_eq!(cubin(2)?, b"cubin\n");

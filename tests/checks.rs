@@ -1,4 +1,5 @@
-//! Checks on request: each fault planted and found, with what is said of it; kernels without faults run as without checks.
+//! Checks on request: each fault planted and found, with what is said of it; kernels without faults
+//! run as without checks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -276,7 +277,8 @@ fn orders_are_seen() {
 
 #[test]
 fn what_a_block_does_before_it_acquires_is_seen() {
-    // One block produces, one consumes; that it also writes what the producer reads is a race, acquired or not.
+    // One block produces, one consumes; that it also writes what the producer reads is a race,
+    // acquired or not.
     fn kernel(x: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>, faulty: bool) {
         let flag = flag.entry(0);
         let release = ct::AtomicOptions::new().release(ct::Scope::Device);
@@ -385,7 +387,8 @@ macro_rules! used {
     )+};
 }
 
-/// Operations that the library puts together of others, on the extreme numbers of each integer type.
+/// Operations that the library puts together of others, on the extreme numbers of each integer
+/// type.
 #[test]
 fn operations_of_the_library_raise_no_alarm_on_integers() {
     macro_rules! each {

@@ -87,7 +87,8 @@ struct Damage {
 }
 
 impl Damage {
-    /// Calls `read` with damaged copies of each file in turn: flipped bits, other bytes, removed bytes.
+    /// Calls `read` with damaged copies of each file in turn: flipped bits, other bytes, removed
+    /// bytes.
     fn each(&self, files: &[Vec<u8>], read: &mut dyn FnMut(&[u8])) {
         let (start, mut next) = (Instant::now(), numbers(self.seed));
         for round in 0..self.files {
@@ -145,8 +146,8 @@ fn flipped_bits_do_no_harm() {
     no_file_took_much();
 }
 
-/// Machine code of a small kernel with spilled registers: `ptxas` 13.5 made it of PTX with 30 loads in lines 11 to 13, which a
-/// loop in line 21 uses, with 24 registers (`-lineinfo -arch=sm_90a`).
+/// Machine code of a small kernel with spilled registers: `ptxas` 13.5 made it of PTX with 30 loads
+/// in lines 11 to 13, which a loop in line 21 uses, with 24 registers (`-lineinfo -arch=sm_90a`).
 fn cubin() -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/spilled.cubin")).expect("the file")
 }
@@ -169,7 +170,8 @@ fn spills(file: &[u8]) -> Option<Spills> {
 fn damaged_machine_code_does_no_harm() {
     let whole = cubin();
     let found = spills(&whole).expect("lines");
-    // The disassembler shows these accesses: 11 values before the loop, one of them an address, and 10 in it.
+    // The disassembler shows these accesses: 11 values before the loop, one of them an address, and
+    // 10 in it.
     let counts = |line: &SpilledLine| [line.bytes, line.stores, line.loads, line.loop_stores, line.loop_loads];
     let lines: Vec<_> = found.lines.iter().map(|line| (line.place.clone(), counts(line))).collect();
     let place = |line| Some(("src/spilled.rs".to_owned(), line));
@@ -217,8 +219,8 @@ fn damaged_names_are_refused() {
     assert!(refused > 100 && fine > 100, "{refused} refused, {fine} not");
 }
 
-/// As deep as a trace may be, and the verifier accepts: text and bytecode are read again, on the small stack of a test's
-/// thread.
+/// As deep as a trace may be, and the verifier accepts: text and bytecode are read again, on the
+/// small stack of a test's thread.
 #[test]
 fn deep_regions_are_read_again() {
     use cutlet::dtype::DType;

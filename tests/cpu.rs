@@ -135,7 +135,8 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
     Ok(())
 }
 
-/// The first number of `x`, and a store to the element `n` of `x`, through a pointer that a loop carries.
+/// The first number of `x`, and a store to the element `n` of `x`, through a pointer that a loop
+/// carries.
 fn carried(x: ct::Ptr<i32>, y: ct::ArrayMut<i32, 1>, n: ct::Scalar<i64>) {
     // SAFETY: broken by the test, which the check of bounds sees.
     unsafe {
@@ -296,7 +297,8 @@ fn add(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, z: ct::ArrayMut<f32, 1>) {
     z.store(0, own.load(0, [4]));
 }
 
-/// Atomic additions of f32 flush subnormal numbers, but in memory of the tile block's own: as the instructions do.
+/// Atomic additions of f32 flush subnormal numbers, but in memory of the tile block's own: as the
+/// instructions do.
 #[test]
 fn atomic_sums_of_subnormal_numbers() -> ct::Result<()> {
     let (normal, small) = (f32::MIN_POSITIVE, f32::from_bits(1));
@@ -327,7 +329,8 @@ fn scalars_index_one_element() -> ct::Result<()> {
     Ok(())
 }
 
-/// Host numbers beyond i32 as tile indices, positions, ends of slices, steps and extents: as those of i64.
+/// Host numbers beyond i32 as tile indices, positions, ends of slices, steps and extents: as those
+/// of i64.
 #[test]
 fn host_indices_beyond_i32() -> ct::Result<()> {
     const FAR: usize = (1 << 32) + 1;

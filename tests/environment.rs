@@ -63,7 +63,8 @@ fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
     Ok((*tuned.best(), tuned.is_cached()))
 }
 
-/// A file has the code that a launch would run: for one tile block, if registers do not suffice for more.
+/// A file has the code that a launch would run: for one tile block, if registers do not suffice for
+/// more.
 #[cfg(unix)]
 fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! `docs/features.md` says what there is: its totals are those of its rows, and the names in it are names of the crate.
+//! `docs/features.md` says what there is: its totals are those of its rows, and the names in it are
+//! names of the crate.
 
 #[path = "architecture/source.rs"]
 mod source;
@@ -13,8 +14,8 @@ const ROWS: usize = 331;
 const COLUMNS: [&str; 3] = ["cpu", "ptx", "tileir"];
 const LETTERS: [&str; 4] = ["y", "p", "n", "-"];
 
-/// Rooms in which every word outside of functions counts: much there is made by macros from tables of names, or is a
-/// variant or a field. Elsewhere only what is declared with `pub` does.
+/// Rooms in which every word outside of functions counts: much there is made by macros from tables
+/// of names, or is a variant or a field. Elsewhere only what is declared with `pub` does.
 const FRONT: [&str; 9] =
     ["ops", "tile", "kernel", "launch", "runtime", "element.rs", "error.rs", "lib.rs", "backend/mod.rs"];
 

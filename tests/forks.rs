@@ -1,4 +1,5 @@
-//! Children that a process forks while its other threads launch: they launch as well, or get an error, and never hang.
+//! Children that a process forks while its other threads launch: they launch as well, or get an
+//! error, and never hang.
 #![cfg(unix)]
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -27,7 +27,8 @@ fn count(text: &str, what: &str) -> usize {
 
 #[test]
 fn accesses_are_as_wide_as_the_layout_says() {
-    // 128 threads, four elements each: side by side, two and two, four apart; the same in the other order of slots.
+    // 128 threads, four elements each: side by side, two and two, four apart; the same in the other
+    // order of slots.
     for (layout, width, times) in [
         (spatial([32, 4]) * local([1, 4]), ".v4.f32", 1),
         (spatial([32, 4]) * column_local([1, 4]), ".v4.f32", 1),
@@ -55,7 +56,8 @@ fn accesses_are_as_wide_as_the_layout_says() {
 
 #[test]
 fn the_tile_has_the_requested_layout() {
-    // A tile that comes from elsewhere is brought to the layout where the user says so, and goes on in it.
+    // A tile that comes from elsewhere is brought to the layout where the user says so, and goes on
+    // in it.
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>| {
         let x = x.load((0, 0), [32, 16]) + 1.0;
         y.store((0, 0), x);

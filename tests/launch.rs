@@ -325,7 +325,8 @@ macro_rules! two_counters {
     };
 }
 
-/// Statics that one macro makes stand at one place and have equal values, and closures over them are one type.
+/// Statics that one macro makes stand at one place and have equal values, and closures over them
+/// are one type.
 #[test]
 fn globals_are_told_apart() -> ct::Result<()> {
     two_counters!(FIRST SECOND);
@@ -441,7 +442,8 @@ fn nested_launches_are_errors_cold_or_warm() -> ct::Result<()> {
     Ok(())
 }
 
-/// A constant whose every trait launches kernels; where it is asked inside of a kernel that is an error.
+/// A constant whose every trait launches kernels; where it is asked inside of a kernel that is an
+/// error.
 #[derive(Debug)]
 struct Launching(u32);
 

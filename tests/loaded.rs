@@ -60,7 +60,8 @@ fn bytecode_of_cutile_python_runs_on_arrays() -> ct::Result<()> {
         let b = device.full(a.shape(), 0.5f32)?;
         let mut c = device.zeros::<f32, 1>(a.shape())?;
         let sum = launch.load(&module, &module.entries[0].name, device)?;
-        // SAFETY: the module reads the first two arrays and writes the third one, within their extents.
+        // SAFETY: the module reads the first two arrays and writes the third one, within their
+        // extents.
         unsafe { sum.launch(5, (&a, &b, &mut c))? };
         assert!(c.to_vec()?.iter().enumerate().all(|(i, &x)| x == i as f32 + 0.5));
     }
@@ -129,7 +130,8 @@ fn the_interpreter_keeps_modules_inside_of_their_arrays() -> ct::Result<()> {
     let device = ct::Device::cpu();
     let (x, mut y) = (device.full([64], 1.0f32)?, device.zeros::<f32, 1>([40])?);
     let scale = ct::load(&module, "scale", device)?;
-    // SAFETY: the interpreter finds that the third block leaves `y`, before anything is written there.
+    // SAFETY: the interpreter finds that the third block leaves `y`, before anything is written
+    // there.
     let outside = unsafe { scale.launch(3, (ByPointer(&x), ByPointer(&mut y), 1.0f32)) };
     assert!(matches!(outside, Err(Error::Execution(_))), "{outside:?}");
     Ok(())

@@ -1,5 +1,5 @@
-//! Memory that the host does not have: an error, not the end of the process. Each case runs in a process of its own, with a
-//! limit of its address space.
+//! Memory that the host does not have: an error, not the end of the process. Each case runs in a
+//! process of its own, with a limit of its address space.
 
 #![cfg(unix)]
 
@@ -14,7 +14,8 @@ const LIMIT_KIB: usize = 320 << 10;
 /// Elements of 8 bytes of which an array fits once, and not twice.
 const ONCE: usize = 24 << 20;
 
-/// Runs a test of this file in a child whose address space is limited, and checks that it ends well. Returns true there.
+/// Runs a test of this file in a child whose address space is limited, and checks that it ends
+/// well. Returns true there.
 fn limited(test: &str) -> bool {
     const CHILD: &str = "CUTLET_TEST_ROOM_CHILD";
     if std::env::var_os(CHILD).is_some() {
@@ -82,7 +83,8 @@ fn packed_and_complex_arrays_are_errors() -> ct::Result<()> {
         return Ok(());
     }
     let device = ct::Device::cpu();
-    // Codes of a byte each, packed into as many bytes: once on the host, and once more with gaps between the rows.
+    // Codes of a byte each, packed into as many bytes: once on the host, and once more with gaps
+    // between the rows.
     let codes = vec![ct::packed::u7::from_code(1); 8 * ONCE / 2];
     refused(device.packed(&codes, [codes.len() / 4, 4]));
     drop(codes);

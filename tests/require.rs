@@ -1,4 +1,5 @@
-//! Conditions of launches: what is said where one does not hold, what cannot be one, and what the compiler learns.
+//! Conditions of launches: what is said where one does not hold, what cannot be one, and what the
+//! compiler learns.
 
 mod traced;
 

@@ -103,7 +103,8 @@ fn triple(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     y.store(ct::bid(0), x.load(ct::bid(0), [256]) * 3.0);
 }
 
-/// Programs that `CUTLET_PROFILE` is set for say what their launches took, when they end. This test is that program, too.
+/// Programs that `CUTLET_PROFILE` is set for say what their launches took, when they end. This test
+/// is that program, too.
 #[test]
 fn a_table_at_the_end() -> Outcome {
     const NAME: &str = "a_table_at_the_end";

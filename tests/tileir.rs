@@ -1,5 +1,5 @@
-//! Kernels as Tile IR: how long the text is, what is guarded and what a launch checks instead, which
-//! version is needed, and that equal kernels give equal bytes.
+//! Kernels as Tile IR: how long the text is, what is guarded and what a launch checks instead,
+//! which version is needed, and that equal kernels give equal bytes.
 
 use std::path::Path;
 
@@ -91,7 +91,8 @@ fn attention_file(causal: bool) -> ExportedKernel {
     ct::export(attention, args, target("sm_90"), Format::TileIr(None)).expect("a kernel")
 }
 
-/// Ops of a text (its lines but comments, braces and heads of entries), and those that are no assumptions.
+/// Ops of a text (its lines but comments, braces and heads of entries), and those that are no
+/// assumptions.
 fn num_ops(text: &str) -> (usize, usize) {
     let is_op = |line: &&str| line.starts_with(' ') && !matches!(line.trim_start().chars().next(), Some('}' | '('));
     let assumes = |line: &&str| line.contains(" = assume ");

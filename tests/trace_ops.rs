@@ -1,5 +1,5 @@
-//! Every operation of the front end on every element type that has it: what is recorded, and that the
-//! verifier accepts it.
+//! Every operation of the front end on every element type that has it: what is recorded, and that
+//! the verifier accepts it.
 
 mod traced;
 
@@ -331,8 +331,8 @@ fn hints_of_accesses_choose_stages_and_who_copies() {
     assert!(!bulk(&threads)[0] && threads.contains("cp.async.cg"), "{threads}");
     let stored = code(load.clone(), store.clone().allow_tma(false), ct::Target::SM_90A);
     assert_eq!(bulk(&stored), [true, false], "{stored}");
-    // Copies that may still be on their way at the head of an iteration: all stages but the one that is used, and the
-    // one that is filled.
+    // Copies that may still be on their way at the head of an iteration: all stages but the one
+    // that is used, and the one that is filled.
     let stages = |latency: u32| {
         let text = code(load.clone().latency(latency), store.clone(), ct::Target::SM_80);
         (0..9).rev().find(|n| text.contains(&format!("cp.async.wait_group {n};"))).map(|n| n + 2)
@@ -425,7 +425,8 @@ fn matmul_picks_the_accumulator() {
     );
 }
 
-/// The hint writes rounds out, and single ones for what is left; products and steps of run time stay as they are.
+/// The hint writes rounds out, and single ones for what is left; products and steps of run time
+/// stay as they are.
 #[test]
 fn rounds_stand_in_a_row_where_the_hint_says_so() {
     let kernel = |step: bool, rounds: u32| {
@@ -469,7 +470,8 @@ fn private_characters_in_messages_are_text() {
         let (a, b) = (x.extent(0), y.extent(0));
         ct::println!("\u{F8FE}0\u{F8FE} {a} \u{F8FE} {Marks} {b} \u{F8FE}99999999999999999999\u{F8FE} {a:>4}");
         ct::assert!(a.gt(0), "\u{F8FE} {b} 50%\u{F8FE}0\u{F8FE}");
-        // The text of a value outlives its message: what it said then is no value of another message.
+        // The text of a value outlives its message: what it said then is no value of another
+        // message.
         let kept = std::cell::RefCell::new(String::new());
         ct::println!("{}", Nested(&kept, b));
         ct::println!("{a} {}", kept.borrow());

@@ -1,4 +1,5 @@
-//! Searching among configurations: which one wins, what is kept of those that fail, what is remembered.
+//! Searching among configurations: which one wins, what is kept of those that fail, what is
+//! remembered.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,7 +17,8 @@ fn bench() -> ct::Bench {
     ct::Bench::new().warm_up(1).runs(5)
 }
 
-/// The time of work is that of a pause here: on a GPU it is not measured, and every pause is as good.
+/// The time of work is that of a pause here: on a GPU it is not measured, and every pause is as
+/// good.
 fn pause(micros: u64) {
     std::thread::sleep(Duration::from_micros(micros));
 }
@@ -43,7 +45,8 @@ fn the_fastest_wins_and_failures_are_kept() {
     // Each once at first, where a failure ends it.
     let tried = tried.borrow();
     assert_eq!(tried[..4], [9000, 500, 13, 4000]);
-    // Then five runs in turns of one, each after another that does not count; the others are not close enough to the best to be measured once more.
+    // Then five runs in turns of one, each after another that does not count; the others are not
+    // close enough to the best to be measured once more.
     let times = |of: u64| tried.iter().filter(|&&micros| micros == of).count();
     assert_eq!([9000, 500, 13, 4000].map(times), [11, 11, 1, 11]);
     assert_eq!(tried[4..16], [9000, 9000, 500, 500, 4000, 4000, 4000, 4000, 500, 500, 9000, 9000]);
@@ -282,7 +285,8 @@ fn what_takes_too_long_is_a_failure() {
     assert_eq!((searched.best(), searched.failures()[0].0), (&1, 2));
 }
 
-/// On a thread of a rayon pool, work that waits has its thread run other tasks, which have no limit.
+/// On a thread of a rayon pool, work that waits has its thread run other tasks, which have no
+/// limit.
 #[test]
 fn a_limit_leaves_other_tasks_of_a_pool_alone() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -323,8 +327,9 @@ fn spin(flag: ArrayMut<i32, 1>, value: i32) {
     ct::while_loop((), |()| flag.atomic_cas(0, 0).ne(value), |()| ());
 }
 
-/// On the cpu device the interpreter finds such a kernel out. On a GPU nothing stops it: the search ends with an error, in a
-/// process of its own here, to which the GPU is lost, and the next search leaves the kernel out.
+/// On the cpu device the interpreter finds such a kernel out. On a GPU nothing stops it: the search
+/// ends with an error, in a process of its own here, to which the GPU is lost, and the next search
+/// leaves the kernel out.
 #[test]
 fn a_kernel_that_never_ends_does_not_hang_the_search() {
     const RECORD: &str = "RECORD_OF_THE_KERNEL_THAT_NEVER_ENDS";
@@ -575,7 +580,8 @@ fn every_step_is_told() {
 #[test]
 fn plain_launches_are_near_the_best_that_was_recorded() {
     const BEHIND: [(&str, f64); 9] = [
-        // Blocks that take tile after tile, which is another kernel of the example: two teams of warps take its tiles in turn.
+        // Blocks that take tile after tile, which is another kernel of the example: two teams of
+        // warps take its tiles in turn.
         ("matmul f16 8192 8192 8192", 0.94),
         ("matmul bf16 8192 8192 8192", 0.93),
         // That, and sums that round more.

@@ -2,8 +2,8 @@
 //!
 //! A line of the file is `FAMILY: FORM: RATIO: PLAN`, where the ratio is the smallest time of the
 //! family divided by the time of the form, `-` without an estimate. A planted fault shows that the
-//! comparison has an effect; this command fails:
-//! `CUTLET_DISABLE=thread_local_reduction cargo bench --bench forms -- --check benches/forms/expected.txt`.
+//! comparison has an effect; this command fails: `CUTLET_DISABLE=thread_local_reduction cargo bench
+//! --bench forms -- --check benches/forms/expected.txt`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -9,7 +9,8 @@ use cutlet::{Backend, Bench, Device, DeviceArray, Hints, Target};
 
 use super::assembled;
 
-/// More than the tensor cores of an H100 or H200 compute (NVIDIA's data sheets: 989 TFLOP/s of f16).
+/// More than the tensor cores of an H100 or H200 compute (NVIDIA's data sheets: 989 TFLOP/s of
+/// f16).
 const FLOPS_PER_MICROSECOND: f64 = 1e9;
 /// More than the memory of an H200 transfers (NVIDIA's data sheet: 4.8 TB/s), and than the error of
 /// the cost model.

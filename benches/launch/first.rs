@@ -1,9 +1,10 @@
-//! Host time of the first launch of a kernel, until its result is there, with nothing cached: neither the
-//! driver's nor our files of machine code, and each in a process of its own. The device is open and the
-//! arrays exist before the clock starts.
+//! Host time of the first launch of a kernel, until its result is there, with nothing cached:
+//! neither the driver's nor our files of machine code, and each in a process of its own. The device
+//! is open and the arrays exist before the clock starts.
 //!
-//! A second process per kernel takes the parts: code generation (trace, passes, PTX), then compiling, of which
-//! what a repeated code generation does not explain is the driver's assembler and loading, then the launch.
+//! A second process per kernel takes the parts: code generation (trace, passes, PTX), then
+//! compiling, of which what a repeated code generation does not explain is the driver's assembler
+//! and loading, then the launch.
 
 use std::io;
 use std::process::Command;

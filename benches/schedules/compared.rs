@@ -1,4 +1,5 @@
-//! The rows of `benches/compare`: the kernels of the examples at full size, with configurations to choose from.
+//! The rows of `benches/compare`: the kernels of the examples at full size, with configurations to
+//! choose from.
 
 #![allow(dead_code, reason = "the comparison does more with them")]
 

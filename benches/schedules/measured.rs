@@ -1,4 +1,5 @@
-//! Plans that the plain launches of rows leave open: what the model says of them, and on a GPU how long they take.
+//! Plans that the plain launches of rows leave open: what the model says of them, and on a GPU how
+//! long they take.
 
 use std::time::Instant;
 
@@ -45,8 +46,8 @@ fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     chosen.map(|index| (index, labels[index].clone())).collect()
 }
 
-/// Returns the plans of a launch: hints for all of its kernels, with the sum of their times by the model. Plans of equal schedules are
-/// one plan.
+/// Returns the plans of a launch: hints for all of its kernels, with the sum of their times by the
+/// model. Plans of equal schedules are one plan.
 fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
     let of_kernels = |hints: Hints, all: bool| -> Result<Vec<Vec<PlanOfKernel>>> {
         let mut out = Vec::new();
@@ -74,7 +75,8 @@ fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Milliseconds that it takes to make code of a configuration, in the middle of some; `disable_search`: nothing is chosen.
+/// Milliseconds that it takes to make code of a configuration, in the middle of some;
+/// `disable_search`: nothing is chosen.
 fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> {
     let hints = row.hints(index);
     let hints = hints.plan(PlanOverride { disable_search, ..hints.plan });

@@ -26,8 +26,8 @@ pub struct Warps {
     pub chosen: bool,
 }
 
-/// Optimizations that the kernels of some rows gained after their times were recorded, by a part of the name. The times are of
-/// schedules without them. A new record of a row removes its line.
+/// Optimizations that the kernels of some rows gained after their times were recorded, by a part of
+/// the name. The times are of schedules without them. A new record of a row removes its line.
 const LATER: [(&str, Optimization); 1] = [("quantized_matmul", Optimization::ThreadPrivateCopies)];
 
 /// The optimizations of the kernels whose times a record has.
@@ -49,7 +49,8 @@ pub fn configurations(record: &Record, row: &dyn Row) -> Result<Vec<Both>> {
     Ok(all)
 }
 
-/// The rank correlation of model and times, and by how much the model's best is slower than the best.
+/// The rank correlation of model and times, and by how much the model's best is slower than the
+/// best.
 pub fn agreement(all: &[Both]) -> (Option<f64>, f64) {
     let times: Vec<f64> = all.iter().map(|both| both.time).collect();
     let models: Vec<f64> = all.iter().map(|both| both.model).collect();
@@ -65,8 +66,8 @@ fn time_of(record: &Record, label: &str) -> Option<f64> {
     }
 }
 
-/// Plans of the kernels of a configuration, with microseconds by the model, and whether one is chosen: the usual one each, as what was
-/// recorded, or all of the first kernel.
+/// Plans of the kernels of a configuration, with microseconds by the model, and whether one is
+/// chosen: the usual one each, as what was recorded, or all of the first kernel.
 pub fn plans(row: &dyn Row, index: usize, all: bool) -> Result<Vec<(String, f64, bool)>> {
     plans_of(row, index, (all, OptimizationSet::ALL))
 }

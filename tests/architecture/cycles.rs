@@ -1,8 +1,9 @@
 //! No two files of a room need each other, directly or through other files of the room.
 //!
-//! What a file needs is read off its `crate::`, `super::` and `self::` paths and those that start with a module of its
-//! own, followed through re-exports to the file that defines the name. A re-export alone is no need: the `mod.rs` of a
-//! room may name all of its files, and counts only where it holds code.
+//! What a file needs is read off its `crate::`, `super::` and `self::` paths and those that start
+//! with a module of its own, followed through re-exports to the file that defines the name. A
+//! re-export alone is no need: the `mod.rs` of a room may name all of its files, and counts only
+//! where it holds code.
 //!
 //! A method call is an edge, too, if the methods of its type are in several files ([`methods`]).
 
@@ -149,7 +150,8 @@ impl Tree {
         Tree { files, root }
     }
 
-    /// A path in the file `from` as a name; `None` where it leads out of the crate or to something local.
+    /// A path in the file `from` as a name; `None` where it leads out of the crate or to something
+    /// local.
     fn absolute(&self, from: &Name, path: &[String]) -> Option<Name> {
         let join = |base: &[String], rest: &[String]| Some([base, rest].concat());
         match path.first()?.as_str() {
@@ -305,7 +307,8 @@ fn no_two_files_of_another_folder_need_each_other() {
 /// Files of the ptx back end that need nothing of it.
 const PTX_TABLES: &[&str] = &["hardware", "optimizations"];
 
-/// Folders of the ptx back end, each with the folders that it may use, in addition to [`PTX_TABLES`].
+/// Folders of the ptx back end, each with the folders that it may use, in addition to
+/// [`PTX_TABLES`].
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
@@ -347,7 +350,8 @@ fn rooms_of_the_ptx_back_end_know_what_they_may() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Folders of the schedule, each with those of the others that it may need; `build` and `layout_dump` may need all.
+/// Folders of the schedule, each with those of the others that it may need; `build` and
+/// `layout_dump` may need all.
 const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("analysis", &["ir"]),

@@ -13,10 +13,12 @@ const ROOMS: [(&str, &[&str]); 3] = [
     ("layout", &["layout/mod.rs"]),
 ];
 
-/// Rooms of what the host does, and the same files. Of these every public function has an example; types are shown by them.
+/// Rooms of what the host does, and the same files. Of these every public function has an example;
+/// types are shown by them.
 const HOST_ROOMS: [(&str, &[&str]); 2] = [("launch", &["lib.rs"]), ("runtime", &["lib.rs"])];
 
-/// Places there that are no part of the crate's front: calls of the driver, and types of the names of others.
+/// Places there that are no part of the crate's front: calls of the driver, and types of the names
+/// of others.
 const INNER: [&str; 3] = ["runtime/driver", "launch/compile/guard_check.rs", "launch/array_expr/generated.rs"];
 
 /// Public functions that are no items of a type, in a module of their own.
@@ -132,7 +134,8 @@ fn item(text: &str, indent: usize, is_documented: bool) -> Option<&str> {
     ["fn", "struct", "enum", "trait"].contains(&rest[kind]).then_some(if name == "$" { rest[kind + 2] } else { name })
 }
 
-/// The name of the type that an `impl` is of: `$` and a name where a macro has it; nothing for a trait's.
+/// The name of the type that an `impl` is of: `$` and a name where a macro has it; nothing for a
+/// trait's.
 fn self_type(text: &str) -> String {
     let words = tokens(text);
     let mut at = 1;
@@ -159,7 +162,8 @@ fn self_type(text: &str) -> String {
 /// Names in the `pub use` of a file.
 fn exported(text: &str) -> HashSet<String> {
     let uses = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
-    // Operations have a private type of a name that is public there, and the host has private functions of names of operations.
+    // Operations have a private type of a name that is public there, and the host has private
+    // functions of names of operations.
     let others = ["target::", "ops::", "crate::ops::", "crate::element::"];
     let uses = uses.filter(|list| !others.iter().any(|other| list.starts_with(other)));
     uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()

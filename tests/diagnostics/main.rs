@@ -1,7 +1,7 @@
 //! Misuse of the front end: the whole text of what the user reads.
 //!
-//! Places are printed as `FILE:LINE:COLUMN` of these files; the tests replace them by the text of that line, cut
-//! at the column, so that they survive edits.
+//! Places are printed as `FILE:LINE:COLUMN` of these files; the tests replace them by the text of
+//! that line, cut at the column, so that they survive edits.
 
 mod arrays;
 mod control;

@@ -1,9 +1,10 @@
 //! Equality of the output in pages and the output of the library: remarks in `docs/tutorial.md`,
 //! the message of the first mistake in `README.md`, pictures in `docs/`.
 //!
-//! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about its code; places are lines
-//! of the block, as if it were `src/main.rs`. `CUTLET_BLESS=1 cargo test --test documented_output` writes what is said now into the
-//! tutorial, for a person to read.
+//! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about
+//! its code; places are lines of the block, as if it were `src/main.rs`.
+//! `CUTLET_BLESS=1 cargo test --test documented_output` writes what is said now into the tutorial,
+//! for a person to read.
 
 #[path = "../../benches/kernels/measure/examples.rs"]
 mod examples;

@@ -131,7 +131,8 @@ pub fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_string()
 }
 
-/// Returns true in a process of [`in_another_process`]. With the feature `log`, its warnings are written as without.
+/// Returns true in a process of [`in_another_process`]. With the feature `log`, its warnings are
+/// written as without.
 pub fn is_child() -> bool {
     let is_child = std::env::var_os("CUTLET_MESSAGES_CHILD").is_some();
     #[cfg(feature = "log")]

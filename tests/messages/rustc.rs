@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use crate::said::folder;
 
-/// Parts of a diagnostic that tell of this crate's inner parts; a user reads past them. The part about `println` depends on
-/// the sources of the standard library, which are not on each machine.
+/// Parts of a diagnostic that tell of this crate's inner parts; a user reads past them. The part
+/// about `println` depends on the sources of the standard library, which are not on each machine.
 const LEFT_OUT: [&str; 14] = [
     "= help: the following types",
     "= help: the trait",

@@ -49,7 +49,8 @@ pub fn compare(group: &Group) {
     compare_texts(group.name, group.cases.iter().map(said).collect());
 }
 
-/// Compares texts, each with its head, with `said/NAME.txt`; or keeps them there, if the environment says so.
+/// Compares texts, each with its head, with `said/NAME.txt`; or keeps them there, if the
+/// environment says so.
 pub fn compare_texts(name: &str, texts: Vec<(String, String)>) {
     let path = folder().join("said").join(name).with_extension("txt");
     let part = |(head, text): (String, String)| format!("## {head}\n{}\n", text.trim_end());
@@ -80,7 +81,8 @@ fn within_limit(title: &str, answer: fn() -> String) -> String {
     }
 }
 
-/// Replaces each `tests/messages/FILE.rs:LINE:COLUMN` by `<source text from there>`, which survives edits.
+/// Replaces each `tests/messages/FILE.rs:LINE:COLUMN` by `<source text from there>`, which survives
+/// edits.
 fn with_source(text: &str) -> String {
     let mut parts = text.split("tests/messages/");
     let mut result = parts.next().unwrap_or_default().to_string();

@@ -1,5 +1,5 @@
-//! Products of symbols in proofs for all extents: kernels of flat arrays and numbered tiles, planted mistakes, and
-//! products that wrap.
+//! Products of symbols in proofs for all extents: kernels of flat arrays and numbered tiles,
+//! planted mistakes, and products that wrap.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};

@@ -1,5 +1,6 @@
-//! Checks that are removed without a request, for all launches of a kernel: those that conditions of the kernel, branches
-//! and loops make needless. Random kernels store the same elements, and no other check is removed.
+//! Checks that are removed without a request, for all launches of a kernel: those that conditions
+//! of the kernel, branches and loops make needless. Random kernels store the same elements, and no
+//! other check is removed.
 
 use cutlet as ct;
 use cutlet::prelude::*;

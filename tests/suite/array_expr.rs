@@ -273,7 +273,8 @@ fn long_sums<T: Number>(_: Session, device: ct::Device) -> Result<()> {
     Ok(())
 }
 
-/// x -> a x + b in a word, a in the upper half: first the one on the left, then the other. The order counts.
+/// x -> a x + b in a word, a in the upper half: first the one on the left, then the other. The
+/// order counts.
 fn composed(first: Scalar<u32>, then: Scalar<u32>) -> Scalar<u32> {
     let (a, b) = (then >> 16, then & 0xffff);
     ((first >> 16).wrapping_mul(a) << 16) | ((first & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff)

@@ -1,4 +1,5 @@
-//! Assertions: those that hold cost nothing but their test, those that fail become the error of the next wait.
+//! Assertions: those that hold cost nothing but their test, those that fail become the error of the
+//! next wait.
 
 use anyhow::{Result, bail, ensure};
 use cutlet as ct;
@@ -17,7 +18,8 @@ pub fn register(suite: &mut Suite) {
     suite.alone("assert/in_loops", in_loops);
 }
 
-/// The error of a launch in which an assertion fails; `None` where nothing runs, or a failure would cost the context.
+/// The error of a launch in which an assertion fails; `None` where nothing runs, or a failure would
+/// cost the context.
 fn failure(session: Session, launch: impl FnOnce() -> Result<()>) -> Result<Option<String>> {
     if matches!(session, Session::RunTileIr(_)) {
         return Ok(None);

@@ -1,5 +1,6 @@
-//! Atomics: every operation and element type, by index tiles with duplicates, masked and outside, results read and not,
-//! many tile blocks on few elements, sums over a grid, ordered messages between blocks.
+//! Atomics: every operation and element type, by index tiles with duplicates, masked and outside,
+//! results read and not, many tile blocks on few elements, sums over a grid, ordered messages
+//! between blocks.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -111,8 +112,8 @@ fn extrema<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     session.check("smallest", &low, &|[i]| Want::SameBits(smallest(i).to_bits()))
 }
 
-/// Patterns of a float type at which its kinds of numbers begin and end: zeros, subnormal and normal numbers, infinities,
-/// NaNs that signal, quiet ones and those of all bits; of both signs.
+/// Patterns of a float type at which its kinds of numbers begin and end: zeros, subnormal and
+/// normal numbers, infinities, NaNs that signal, quiet ones and those of all bits; of both signs.
 pub fn patterns<T: Element>() -> Vec<T> {
     let infinity = T::from_f64(f64::INFINITY).to_bits();
     let (normal, last) = (infinity & infinity.wrapping_neg(), mask::<T>() >> 1);
@@ -135,7 +136,8 @@ fn pairs_kernel<T: ct::ops::AtomicMinMax>(
     fixed.atomic_min(at, T::from_f64(f64::NAN));
 }
 
-/// Each pattern in memory with each as a value: a value that is NaN changes no pattern, and all others are in order.
+/// Each pattern in memory with each as a value: a value that is NaN changes no pattern, and all
+/// others are in order.
 fn extrema_of_patterns<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let all = patterns::<T>();
     let (count, n) = (all.len() * all.len(), all.len());
@@ -172,7 +174,8 @@ fn small_sums_kernel<T: ct::ops::AtomicAdd>(
     own.store(block, shared.load(0, [64]));
 }
 
-/// Subnormal numbers in memory, as values and as sums: of f32 they are zeros, but in memory of the tile block's own.
+/// Subnormal numbers in memory, as values and as sums: of f32 they are zeros, but in memory of the
+/// tile block's own.
 fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let all: Vec<T> = patterns::<T>().into_iter().filter(|x| x.to_f64().abs() <= 1.0).collect();
     let (count, n) = (all.len() * all.len(), all.len());
@@ -185,7 +188,8 @@ fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let flushed =
         |x: f64| if T::NAME == "f32" && x.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(x) } else { x };
     let sum = |i: usize, flushed: &dyn Fn(f64) -> f64| {
-        // Rounded once: numbers of this size are a few bits long, or far below the last one of the other.
+        // Rounded once: numbers of this size are a few bits long, or far below the last one of the
+        // other.
         let sum = T::from_f64(flushed(old[i].to_f64()) + flushed(new[i].to_f64()));
         Want::SameBits(T::from_f64(flushed(sum.to_f64())).to_bits())
     };
@@ -203,8 +207,8 @@ fn climb_kernel<T: ct::ops::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<
     before.scatter((ct::bid(0), at), old);
 }
 
-/// Values before: no greater than what was there afterwards, never again less; 0 where nothing was looked at. Neighbours
-/// that share a word do not disturb each other.
+/// Values before: no greater than what was there afterwards, never again less; 0 where nothing was
+/// looked at. Neighbours that share a word do not disturb each other.
 fn extrema_before<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let blocks = 6;
     let mut top = session.device().zeros::<T, 1>([16])?;
@@ -401,7 +405,8 @@ fn in_branches_kernel(flags: Array<i32, 2>, turns: Scalar<i32>, totals: ArrayMut
     });
 }
 
-/// One lane adds at the end of a branch: the others, which have nothing to do, do not wait for it for ever.
+/// One lane adds at the end of a branch: the others, which have nothing to do, do not wait for it
+/// for ever.
 fn in_branches(session: Session) -> Result<()> {
     let flags = random::<i32>(1, 9 * 32, Spread::Between(0.0, 1.0));
     let flags: Vec<i32> = flags.iter().enumerate().map(|(i, flag)| if i / 32 % 3 == 0 { 0 } else { *flag }).collect();

@@ -1,5 +1,5 @@
-//! Reductions into arrays by tile index: every operation and element type, blocks that meet, tiles beyond the edges,
-//! turned, overlapping, at offsets and at listed positions.
+//! Reductions into arrays by tile index: every operation and element type, blocks that meet, tiles
+//! beyond the edges, turned, overlapping, at offsets and at listed positions.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -78,7 +78,8 @@ where
     });
 }
 
-/// Products that four blocks add to two columns of tiles, which TMA can do where rows are whole grains of 16 bytes.
+/// Products that four blocks add to two columns of tiles, which TMA can do where rows are whole
+/// grains of 16 bytes.
 fn products<T: ct::ops::AtomicAdd>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,
@@ -115,7 +116,8 @@ fn places_kernel<T: ct::ops::AtomicAdd>(
     listed.atomic_store_add((ct::at(rows.load(i, [8])), j), tile);
 }
 
-/// Tiles that overlap, at element offsets before and beyond the array, and in listed rows, some of them twice.
+/// Tiles that overlap, at element offsets before and beyond the array, and in listed rows, some of
+/// them twice.
 fn places<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let (rows, width) = (40, 75);
     let data = random::<T>(23, rows * width, Spread::Whole(4));

@@ -40,7 +40,8 @@ pub fn register(suite: &mut Suite) {
 const COLUMNS: usize = 64;
 const TILE: [usize; 2] = [8, 32];
 
-/// Functions that convert one input to several types in one kernel: fewer kernels for a compiler to see.
+/// Functions that convert one input to several types in one kernel: fewer kernels for a compiler to
+/// see.
 macro_rules! casts_to {
     ($($function:ident: $($to:ident)+;)+) => {$(
         fn $function<T: Element>(session: Session) -> Result<()> {

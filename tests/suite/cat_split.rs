@@ -1,4 +1,5 @@
-//! Tiles put together and taken apart, repeated, turned, and made from host tables and functions of the index.
+//! Tiles put together and taken apart, repeated, turned, and made from host tables and functions of
+//! the index.
 
 use anyhow::Result;
 use cutlet as ct;

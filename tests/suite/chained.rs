@@ -1,5 +1,6 @@
-//! Products that others need: tiles that are operands in both directions, weights of 8 bits that a loop carries, and sums that are
-//! scaled row by row. All numbers are small and whole, so that every sum is exact.
+//! Products that others need: tiles that are operands in both directions, weights of 8 bits that a
+//! loop carries, and sums that are scaled row by row. All numbers are small and whole, so that
+//! every sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -194,8 +195,9 @@ fn scaled_rows(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that make one tile after another, each by products that depend on each other, with sums that change their sign: stages go round
-/// from one tile to the next, and where they take all of shared memory, the tile that is stored goes through one of them.
+/// Blocks that make one tile after another, each by products that depend on each other, with sums
+/// that change their sign: stages go round from one tile to the next, and where they take all of
+/// shared memory, the tile that is stored goes through one of them.
 fn blocks_of_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b, v): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
@@ -247,8 +249,9 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that make one tile after another, with few products for each: where groups of warps issue these in turn, one of them is at its
-/// next tile before the other one has left the last. In pairs of blocks each one has scales of its own.
+/// Blocks that make one tile after another, with few products for each: where groups of warps issue
+/// these in turn, one of them is at its next tile before the other one has left the last. In pairs
+/// of blocks each one has scales of its own.
 fn scaled_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
@@ -292,8 +295,8 @@ fn scaled_tiles(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Sums of a loop that a product behind it adds to, in some of the tiles of a block: they stay where they are, unless something else
-/// needs them (`again`).
+/// Sums of a loop that a product behind it adds to, in some of the tiles of a block: they stay
+/// where they are, unless something else needs them (`again`).
 fn branches(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), y: ArrayMut<f32, 2>, ([m, n, block], again): ([usize; 3], bool)) {
         let first = ct::bid(0) * 2;

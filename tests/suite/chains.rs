@@ -1,10 +1,11 @@
-//! Every operation on the result of every operation, on extreme values of all types. An assembler knows what an
-//! operation gives (that a magnitude is not negative, that a power is positive) and simplifies the next one by it; what
-//! it knows must hold of the smallest integers, of NaN and of zeros of either sign. What is right says the cpu back
-//! end, which runs the two operations in kernels of their own.
+//! Every operation on the result of every operation, on extreme values of all types. An assembler
+//! knows what an operation gives (that a magnitude is not negative, that a power is positive) and
+//! simplifies the next one by it; what it knows must hold of the smallest integers, of NaN and of
+//! zeros of either sign. What is right says the cpu back end, which runs the two operations in
+//! kernels of their own.
 //!
-//! On a GPU `CUTLET_CHAINS=k` takes every k-th operation as the inner one (6, since the driver's assembler needs two
-//! minutes for all: 1).
+//! On a GPU `CUTLET_CHAINS=k` takes every k-th operation as the inner one (6, since the driver's
+//! assembler needs two minutes for all: 1).
 
 #![allow(clippy::eq_op, reason = "an assembler may know what x - x is")]
 

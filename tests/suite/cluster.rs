@@ -1,5 +1,6 @@
-//! Clusters: tiles of every element type and of odd extents, gathered, added and taken from neighbours, in loops, by
-//! clusters of each size; a softmax of rows longer than a tile block holds.
+//! Clusters: tiles of every element type and of odd extents, gathered, added and taken from
+//! neighbours, in loops, by clusters of each size; a softmax of rows longer than a tile block
+//! holds.
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
@@ -23,7 +24,8 @@ pub fn register(suite: &mut Suite) {
     suite.lean("cluster/split_product", split_product);
 }
 
-/// Neither Tile IR nor GPUs before sm_90 have clusters: `tests/hints.rs` and the tests of the back ends.
+/// Neither Tile IR nor GPUs before sm_90 have clusters: `tests/hints.rs` and the tests of the back
+/// ends.
 fn has_clusters(session: Session) -> bool {
     match session {
         Session::Assemble(target, _) => target.arch >= 90,

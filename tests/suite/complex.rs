@@ -127,7 +127,8 @@ fn within<T: Float>(value: f64, magnitude: f64, ulps: f64) -> Want {
     Want::Within { value, error: ulps * format.ulp(magnitude.abs().max(format.smallest_normal())) }
 }
 
-/// Quotients of moderate numbers, and of very large and very small ones: nothing overflows on the way.
+/// Quotients of moderate numbers, and of very large and very small ones: nothing overflows on the
+/// way.
 fn quotient<T: Float>(session: Session) -> Result<()> {
     let format = format_of(T::DTYPE).expect("a float");
     let scales = [1.0, format.largest() / 16.0, format.smallest_normal() * 16.0].map(|s: f64| s.log2().floor().exp2());

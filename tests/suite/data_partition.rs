@@ -1,5 +1,5 @@
-//! Tiles whose rows three groups of warps have a third of each, and kernels in which they cannot. All numbers are small and whole, so that
-//! every sum is exact.
+//! Tiles whose rows three groups of warps have a third of each, and kernels in which they cannot.
+//! All numbers are small and whole, so that every sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;

@@ -1,4 +1,5 @@
-//! Launches that may start before the kernel in front of them has ended, and promises about numbers.
+//! Launches that may start before the kernel in front of them has ended, and promises about
+//! numbers.
 
 use anyhow::Result;
 use cutlet as ct;

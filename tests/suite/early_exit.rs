@@ -1,5 +1,5 @@
-//! Loops that go down or backwards or count in other types, and bodies that end early: breaks, next rounds and returns
-//! amid loads, reductions and products.
+//! Loops that go down or backwards or count in other types, and bodies that end early: breaks, next
+//! rounds and returns amid loads, reductions and products.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -305,8 +305,8 @@ fn nested(session: Session) -> Result<()> {
     })
 }
 
-/// Products of f16 in loops that skip rounds and stop, by flags in memory: loads that other warps make, or that are copied
-/// ahead, are there or not, but never mixed up.
+/// Products of f16 in loops that skip rounds and stop, by flags in memory: loads that other warps
+/// make, or that are copied ahead, are there or not, but never mixed up.
 fn products(session: Session) -> Result<()> {
     const TILE: usize = 64;
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, flags: Array<i32, 1>, c: ArrayMut<f32, 2>, early: bool) {

@@ -236,7 +236,8 @@ fn tiles_in_turn(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A tile that is loaded before the end and used after it: its copy must not be in flight when the block ends.
+/// A tile that is loaded before the end and used after it: its copy must not be in flight when the
+/// block ends.
 fn loaded_before(session: Session) -> Result<()> {
     fn kernel((a, b): Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, [m, n, k]: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));
@@ -302,8 +303,8 @@ fn waits(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Each block takes an equal share of all terms of all tiles (Stream-K). The first block of a tile adds the sums of the
-/// blocks behind it, which have come before.
+/// Each block takes an equal share of all terms of all tiles (Stream-K). The first block of a tile
+/// adds the sums of the blocks behind it, which have come before.
 fn stream_k(session: Session) -> Result<()> {
     fn kernel(
         (a, b): Pair,

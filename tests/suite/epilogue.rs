@@ -1,5 +1,6 @@
-//! Work on the result of a product, on tiles that fill the registers many times over if each op is done on all of it: by formulas
-//! that are used in networks, stored through TMA, or reduced besides.
+//! Work on the result of a product, on tiles that fill the registers many times over if each op is
+//! done on all of it: by formulas that are used in networks, stored through TMA, or reduced
+//! besides.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -69,8 +70,8 @@ fn check(session: Session, reduced: bool) -> Result<()> {
     Ok(())
 }
 
-/// Largest and smallest numbers of rows behind a product: of every mix of signs, infinities, NaNs and zeros within the rows of
-/// one warp, in the first block; of one sign only in the others.
+/// Largest and smallest numbers of rows behind a product: of every mix of signs, infinities, NaNs
+/// and zeros within the rows of one warp, in the first block; of one sign only in the others.
 fn extremes(session: Session) -> Result<()> {
     const SIDE: usize = 64;
 

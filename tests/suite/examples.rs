@@ -1,5 +1,6 @@
-//! The kernels of the examples, as `benches/kernels` runs them: each at small and odd sizes on every back end, and its PTX at
-//! full size through the assembler without spills. (They check their own results.)
+//! The kernels of the examples, as `benches/kernels` runs them: each at small and odd sizes on
+//! every back end, and its PTX at full size through the assembler without spills. (They check their
+//! own results.)
 
 use anyhow::{Context, Result};
 use cutlet::Target;
@@ -120,11 +121,12 @@ fn start(name: &str, options: &[&str]) -> Result<()> {
     by_name(name)?(&words).with_context(|| format!("{name} {}", options.join(" ")))
 }
 
-/// Kernels that make nothing of a second block for each tile: they have no array, or take a lock, or a ticket, or add
-/// atomically. (`tests/checks.rs` has faults of those.)
+/// Kernels that make nothing of a second block for each tile: they have no array, or take a lock,
+/// or a ticket, or add atomically. (`tests/checks.rs` has faults of those.)
 const HARMLESS: [&str; 4] = ["hello", "histogram", "mutex", "prefix_sum"];
 
-/// On the cpu back end: all checks find nothing, and that of races finds that two blocks do the work of one.
+/// On the cpu back end: all checks find nothing, and that of races finds that two blocks do the
+/// work of one.
 fn checked(name: &str, sizes: &[&str]) -> Result<()> {
     let with = |options: &[&str]| start(name, &[&["--backend", "cpu", "--iterations", "1"], sizes, options].concat());
     with(&["--check", "all"]).context("with all checks")?;

@@ -1,5 +1,7 @@
-//! Exponentials between products that wait for each other, which two groups of warps compute in turn where they take as long as the products. Scores
-//! are small and whole, so that all weights are powers of two and every sum is exact; but in some rows none is a number, nor is any exponential.
+//! Exponentials between products that wait for each other, which two groups of warps compute in
+//! turn where they take as long as the products. Scores are small and whole, so that all weights
+//! are powers of two and every sum is exact; but in some rows none is a number, nor is any
+//! exponential.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -22,10 +24,12 @@ fn is_lost(row: usize) -> bool {
     row % 61 == 17
 }
 
-/// Keys that change places among each other, so that scores of small floats are operands where they are.
+/// Keys that change places among each other, so that scores of small floats are operands where they
+/// are.
 const GROUP: usize = 16;
 
-/// A tile of rows after the other, of each the weighted sums of values and the sum of its weights; `ordered`: keys of a group stand as scores do.
+/// A tile of rows after the other, of each the weighted sums of values and the sum of its weights;
+/// `ordered`: keys of a group stand as scores do.
 fn kernel<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 2>, Array<T, 2>, Array<T, 2>),
     (y, sums): (ArrayMut<f32, 2>, ArrayMut<f32, 1>),

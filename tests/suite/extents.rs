@@ -1,5 +1,5 @@
-//! Tiles whose extents are sums of two or three powers of two: in memory, arithmetic, reductions, scans, shape
-//! operations, loops and branches. Their products are in `extents_product`.
+//! Tiles whose extents are sums of two or three powers of two: in memory, arithmetic, reductions,
+//! scans, shape operations, loops and branches. Their products are in `extents_product`.
 
 use anyhow::Result;
 use cutlet as ct;

@@ -1,5 +1,5 @@
-//! Float operations element by element: functions, arithmetic in every rounding mode, flush to zero,
-//! minimum and maximum with both NaN rules.
+//! Float operations element by element: functions, arithmetic in every rounding mode, flush to
+//! zero, minimum and maximum with both NaN rules.
 
 use anyhow::Result;
 use cutlet::FloatMode;
@@ -203,8 +203,8 @@ fn remainder<T: Float>(session: Session) -> Result<()> {
     check_binary(session, "%", |a, b| a % b, &a, &b, |a, b| Want::nearest(a.to_f64() % b.to_f64()))
 }
 
-/// The IEEE operations maximumNumber and minimumNumber (a NaN is ignored) and maximum and minimum (a NaN
-/// wins): of two zeros the positive one is larger.
+/// The IEEE operations maximumNumber and minimumNumber (a NaN is ignored) and maximum and minimum
+/// (a NaN wins): of two zeros the positive one is larger.
 fn extremes<T: Float>(session: Session) -> Result<()> {
     fn larger(a: f64, b: f64) -> f64 {
         if a == b {

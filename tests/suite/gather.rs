@@ -1,5 +1,6 @@
-//! Gather and scatter: every element type, index tiles of every width, ranges and scalars, masks and padding, positions
-//! inside and outside, contiguous ones at every alignment, arrays whose axes lie in any order.
+//! Gather and scatter: every element type, index tiles of every width, ranges and scalars, masks
+//! and padding, positions inside and outside, contiguous ones at every alignment, arrays whose axes
+//! lie in any order.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -96,7 +97,8 @@ fn shifted<T: ByteSized>(x: Array<T, 1>, y: ArrayMut<T, 1>, (tile, from, to): (u
     y.scatter(at + to, x.gather(at + from));
 }
 
-/// Neighbours: where the launch knows enough, accesses are wide, and the rest is right all the same.
+/// Neighbours: where the launch knows enough, accesses are wide, and the rest is right all the
+/// same.
 fn contiguous<T: ByteSized>(session: Session) -> Result<()> {
     for extent in [4096, 1000, 1001, 16] {
         for (from, to) in [(0, 0), (1, 0), (0, 3), (-16, 16), (8, -8), (i32::MAX, 0)] {

@@ -39,9 +39,11 @@ pub enum Session {
     Run(Device),
     /// Launches run on this GPU, through Tile IR.
     RunTileIr(Device),
-    /// Launches write bytecode for this target, read it back, and run what it says on the cpu back end.
+    /// Launches write bytecode for this target, read it back, and run what it says on the cpu back
+    /// end.
     InterpretTileIr(Target),
-    /// Launches run their trace on the cpu back end, as it is, as the ptx back end rewrites it, or as it schedules it.
+    /// Launches run their trace on the cpu back end, as it is, as the ptx back end rewrites it, or
+    /// as it schedules it.
     Interpret(Stage),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
@@ -152,7 +154,8 @@ impl Session {
         self.call(hints, &grid, grid.into(), &Bound::new(&kernel, &args).call())
     }
 
-    /// Without the types of kernel and arguments, for the sake of the time that it takes to compile the suite.
+    /// Without the types of kernel and arguments, for the sake of the time that it takes to compile
+    /// the suite.
     #[track_caller]
     fn call(self, hints: ct::Hints, grid: &[usize], blocks: ct::Grid, call: &Call<'_>) -> Result<()> {
         let launch = ct::Launch::new(blocks).hints(hints);
@@ -201,7 +204,8 @@ impl Session {
                 let code = launch.exported_call(call, target, ct::aot::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
-                    // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
+                    // What runs when the launch does not keep the kernel's promises; guards are
+                    // alike for all targets.
                     90 => check_tile_ir(&code.guarded()?, target),
                     _ => Ok(()),
                 }
@@ -307,8 +311,8 @@ fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
     Ok(blocks)
 }
 
-/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
-/// if not.
+/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and
+/// the guarded one if not.
 fn interpret(code: &ct::aot::ExportedKernel, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     let extents = to_blocks(grid)?;
     let guarded;
@@ -377,13 +381,14 @@ pub struct Suite {
 struct Test {
     name: String,
     demand: Demand,
-    /// On a GPU in a process of its own: what fails there would be the error of another test that waits.
+    /// On a GPU in a process of its own: what fails there would be the error of another test that
+    /// waits.
     alone: bool,
     body: std::sync::Arc<Body>,
 }
 
-/// Every how many tests one is taken: what `CUTLET_SUITE_SAMPLE` says, else all that a name selects, and one of three of them all
-/// where a sample will do.
+/// Every how many tests one is taken: what `CUTLET_SUITE_SAMPLE` says, else all that a name
+/// selects, and one of three of them all where a sample will do.
 fn sample() -> usize {
     let selected = std::env::args().skip(1).any(|argument| !argument.starts_with('-'));
     let named = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok());
@@ -460,7 +465,8 @@ impl Suite {
             let target = "sm_100".parse().expect("a target");
             trials.push(trial("cpu_tileir", Some(Session::InterpretTileIr(target))));
             if ["random", "extents/", "mma_loops/"].iter().any(|part| name.starts_with(part)) {
-                // Programs that nobody thought of are where passes go wrong; and tiles are cut by one.
+                // Programs that nobody thought of are where passes go wrong; and tiles are cut by
+                // one.
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
             }
@@ -600,8 +606,9 @@ impl Drop for Running {
     }
 }
 
-/// Ends the process, with the names of what runs, once a test has taken as many seconds as `CUTLET_SUITE_TIMEOUT`
-/// says: a kernel that never ends takes all tests on its GPU with it. The first that is named started first.
+/// Ends the process, with the names of what runs, once a test has taken as many seconds as
+/// `CUTLET_SUITE_TIMEOUT` says: a kernel that never ends takes all tests on its GPU with it. The
+/// first that is named started first.
 pub fn watch() {
     let wish: Option<u64> = std::env::var("CUTLET_SUITE_TIMEOUT").ok().and_then(|text| text.parse().ok());
     let Some(seconds) = wish.filter(|&seconds| seconds > 0) else { return };

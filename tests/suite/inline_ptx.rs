@@ -1,4 +1,5 @@
-//! Instructions of PTX on elements: what they give is what they are said to mean; and bits that are turned around.
+//! Instructions of PTX on elements: what they give is what they are said to mean; and bits that are
+//! turned around.
 
 use anyhow::Result;
 use cutlet as ct;

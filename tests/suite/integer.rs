@@ -109,7 +109,8 @@ fn unchecked<T: Int>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A quotient by zero is 0, a remainder the dividend. A quotient that does not fit its type is not defined.
+/// A quotient by zero is 0, a remainder the dividend. A quotient that does not fit its type is not
+/// defined.
 fn division<T: Int>(session: Session) -> Result<()> {
     let (a, mut b) = with_special_pairs::<T, T>(any(3), any(4));
     for (i, (a, b)) in a.iter().zip(&mut b).enumerate() {

@@ -1,6 +1,6 @@
-//! Operands of matrix products that `cat` puts together: parts along each axis, on both sides, in both
-//! orders of memory; parts of different extents, at any rows, and parts that are computed. All numbers
-//! are small and whole, so each sum is exact.
+//! Operands of matrix products that `cat` puts together: parts along each axis, on both sides, in
+//! both orders of memory; parts of different extents, at any rows, and parts that are computed. All
+//! numbers are small and whole, so each sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;

@@ -1,4 +1,5 @@
-//! Tiles that fill the registers, used again after they were reduced: read a second time, unless memory has changed.
+//! Tiles that fill the registers, used again after they were reduced: read a second time, unless
+//! memory has changed.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -28,7 +29,8 @@ enum Along {
     Columns,
 }
 
-/// x less its largest element, and that by how much all such differences come to: three passes over x.
+/// x less its largest element, and that by how much all such differences come to: three passes over
+/// x.
 fn passes(x: Array<i32, 2>, y: ArrayMut<i32, 2>, (tile, along): ([usize; 2], Along)) {
     let axis = usize::from(along == Along::Rows);
     let at = [ct::bid(0), ct::bid(1)];

@@ -1,15 +1,18 @@
-//! Sequences of two and three integer operations on numbers from memory and on constants that an assembler learns late.
+//! Sequences of two and three integer operations on numbers from memory and on constants that an
+//! assembler learns late.
 //!
-//! ptxas decides early what a plain constant does to an instruction. A constant that only follows from 64-bit
-//! arithmetic, a selection, a shift, a conversion or a loop reaches its later passes, which merge instructions by rules of
-//! their own. Some of these rules are wrong (`src/backend/ptx/workarounds`). The interpreter computes each operation in a
-//! kernel of its own, with plain constants.
+//! ptxas decides early what a plain constant does to an instruction. A constant that only follows
+//! from 64-bit arithmetic, a selection, a shift, a conversion or a loop reaches its later passes,
+//! which merge instructions by rules of their own. Some of these rules are wrong
+//! (`src/backend/ptx/workarounds`). The interpreter computes each operation in a kernel of its own,
+//! with plain constants.
 //!
-//! Sequences of one kernel are shuffled. Instructions that two sequences share are not merged, which hides an error.
+//! Sequences of one kernel are shuffled. Instructions that two sequences share are not merged,
+//! which hides an error.
 //!
-//! All sequences of two operations are tried, and of three operations every k-th: `CUTLET_LATE=k` (1: all).
-//! `CUTLET_RANDOM_SEED` draws other constants. With `CUTLET_SUITE_WITHOUT_WORKAROUNDS=1` the code is as the builder makes
-//! it, which drivers up to 580 at least compile to wrong code.
+//! All sequences of two operations are tried, and of three operations every k-th: `CUTLET_LATE=k`
+//! (1: all). `CUTLET_RANDOM_SEED` draws other constants. With `CUTLET_SUITE_WITHOUT_WORKAROUNDS=1`
+//! the code is as the builder makes it, which drivers up to 580 at least compile to wrong code.
 
 use std::hash::{Hash, Hasher};
 

@@ -1,5 +1,5 @@
-//! Tiles in layouts that a user chooses: drawn at random, for 32 to 512 threads, with replicas, before and behind every kind of
-//! operation. What is computed does not depend on them.
+//! Tiles in layouts that a user chooses: drawn at random, for 32 to 512 threads, with replicas,
+//! before and behind every kind of operation. What is computed does not depend on them.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -167,7 +167,8 @@ fn moves<T: ByteSized>(session: Session) -> Result<()> {
         let (mut y, mut z) = (session.unwritten::<T, 2>([COLUMNS, ROWS])?, session.unwritten::<T, 2>(SHAPE)?);
         session.launch(moved::<T>, [1], (&x, &mut y, &mut z, Constant(draw)))?;
         let value = |i: usize, j: usize| Want::SameBits(data[i * COLUMNS + j].to_bits());
-        // Rows of the turned tile: the first one, the first one of the second half, the second one, and so on.
+        // Rows of the turned tile: the first one, the first one of the second half, the second one,
+        // and so on.
         session.check(&format!("turned {draw:?}"), &y, &|[i, j]| value(j, i / 2 + i % 2 * (COLUMNS / 2)))?;
         session.check(&format!("swapped {draw:?}"), &z, &|[i, j]| value(ROWS - 1 - i, (j + COLUMNS / 2) % COLUMNS))
     })

@@ -1,5 +1,5 @@
-//! The user's lines in the code: every instruction at the line that it comes from, and the same instructions as without.
-//! Levels of optimization: the same values.
+//! The user's lines in the code: every instruction at the line that it comes from, and the same
+//! instructions as without. Levels of optimization: the same values.
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
@@ -62,8 +62,8 @@ fn in_text(ptx: &str) -> Result<Lined> {
     Ok(lined)
 }
 
-/// Instructions of machine code and their lines, as the assembler's tables say; `None` without a disassembler. The same
-/// instructions as of the text without lines.
+/// Instructions of machine code and their lines, as the assembler's tables say; `None` without a
+/// disassembler. The same instructions as of the text without lines.
 fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
     let disassembled = |text: &str, option: &str, how: &[&str]| ptxas::disassembled(text, target, option, how);
     let Some(plain) = disassembled(&without_lines(ptx), "-O3", &["-c"])? else { return Ok(None) };

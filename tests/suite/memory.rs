@@ -1,5 +1,5 @@
-//! Loads and stores: ranks 1 to 4, odd extents, strided views on both sides, padding, tiles outside of
-//! the array, axis orders.
+//! Loads and stores: ranks 1 to 4, odd extents, strided views on both sides, padding, tiles outside
+//! of the array, axis orders.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -330,7 +330,8 @@ fn elements(session: Session) -> Result<()> {
     session.check_results("gathered elements", &y, &want, &|[i]| format!("of index {}", index[i]))
 }
 
-/// Many rows of run-time stride in one tile: their addresses are not all held at once. (Other compilers take minutes.)
+/// Many rows of run-time stride in one tile: their addresses are not all held at once. (Other
+/// compilers take minutes.)
 fn large(session: Session) -> Result<()> {
     if matches!(session, Session::AssembleTileIr(_) | Session::RunTileIr(_)) {
         return Ok(());

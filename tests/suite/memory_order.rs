@@ -1,4 +1,5 @@
-//! Orders between tile blocks: messages, a lock, a chain of blocks, by element index and by tile index.
+//! Orders between tile blocks: messages, a lock, a chain of blocks, by element index and by tile
+//! index.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -159,7 +160,8 @@ fn flagged<T: Number>(flags: ArrayMut<T, 2>, data: ArrayMut<i32, 1>, out: ArrayM
     ct::if_else(ct::bid(0).eq(0), send, receive);
 }
 
-/// Tiles of flags by tile index, inside of the array and beyond its edges, in one access a thread and in several.
+/// Tiles of flags by tile index, inside of the array and beyond its edges, in one access a thread
+/// and in several.
 fn by_tile_index<T: Number>(session: Session, how: How) -> Result<()> {
     for columns in [64, 57] {
         let shape = if how == How::At { [7, columns - 3] } else { [8, columns] };

@@ -8,7 +8,8 @@ use cutlet::prelude::*;
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
 
-/// Runs a generic test for each of these formats; where nothing runs, for those that stand before the bar.
+/// Runs a generic test for each of these formats; where nothing runs, for those that stand before
+/// the bar.
 macro_rules! formats {
     ($session:ident $test:ident: $($some:ident)+ | $($name:ident)+) => {{
         $($test::<ct::packed::$some>($session)?;)+

@@ -1,4 +1,5 @@
-//! Operands that a loop makes from loaded tiles: parts of a tile, converted weights, rows with a scale.
+//! Operands that a loop makes from loaded tiles: parts of a tile, converted weights, rows with a
+//! scale.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -116,8 +117,8 @@ fn codes<F: Narrow, T: Float + MmaInput<T, f32>>(session: Session, tile: [usize;
     Ok(())
 }
 
-/// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are converted between their load and the
-/// product; `turned`: they are its left operand.
+/// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are
+/// converted between their load and the product; `turned`: they are its left operand.
 fn weights_kernel<T: Element + CastTo<f16>>(
     x: Array<f16, 2>,
     (w, scales): (Array<T, 2>, Array<f16, 2>),

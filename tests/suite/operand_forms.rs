@@ -1,6 +1,7 @@
-//! Operands of matrix products that are not plain tiles of a matrix: boxes with several long axes at any
-//! position, with reshapes and permutations before the product, on both sides; rows listed by a tile of
-//! indices; tiles put together from several loads. All numbers are small and whole, so each sum is exact.
+//! Operands of matrix products that are not plain tiles of a matrix: boxes with several long axes
+//! at any position, with reshapes and permutations before the product, on both sides; rows listed
+//! by a tile of indices; tiles put together from several loads. All numbers are small and whole, so
+//! each sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -159,7 +160,8 @@ impl BoxForm {
 const ARRAY: [usize; 4] = [3, 11, 13, 72];
 const STEPS: usize = 5;
 
-/// Returns the first element of the box of a step: partly before the array, inside of it, behind it.
+/// Returns the first element of the box of a step: partly before the array, inside of it, behind
+/// it.
 fn first(step: i64) -> [i64; 4] {
     [step % 3 - 1, step * 3 - 4, 5 - step * 2, (step % 2) * 8]
 }

@@ -1,4 +1,5 @@
-//! Random numbers: the generator's known answers, the same numbers whatever the tiles, and what they are like.
+//! Random numbers: the generator's known answers, the same numbers whatever the tiles, and what
+//! they are like.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -316,7 +317,8 @@ fn to_the_bit(session: Session) -> Result<()> {
     session.check("floats", &y, &|[i, j]| Want::Bits(u64::from(WANT[i][j])))
 }
 
-/// By the hardware's functions they are the same, nearly: all words, and the largest and smallest of the numbers.
+/// By the hardware's functions they are the same, nearly: all words, and the largest and smallest
+/// of the numbers.
 fn fast(session: Session) -> Result<()> {
     fn kernel(exact: ArrayMut<f32, 3>, near: ArrayMut<f32, 3>) {
         let at = [ct::bid(0), ct::bid(1)];

@@ -1,5 +1,5 @@
-//! Blocks that take tiles in turn, with products that one warpgroup can make alone: on sm_90a their iterations are dealt to two
-//! groups of warps, which must not be seen.
+//! Blocks that take tiles in turn, with products that one warpgroup can make alone: on sm_90a their
+//! iterations are dealt to two groups of warps, which must not be seen.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -58,7 +58,8 @@ fn sums<T: Element>(a: &[T], b: &[T], bias: &[f32], k: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Tiles of several extents; blocks of which some make one tile more than others, one makes all, and some make none.
+/// Tiles of several extents; blocks of which some make one tile more than others, one makes all,
+/// and some make none.
 fn tiles<T: MmaInput<T, f32>, O: Element>(session: Session) -> Result<()>
 where
     f32: CastTo<O>,
@@ -180,7 +181,8 @@ fn epilogues(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Tiles of the iteration itself, and two loops within it, go through rings of their own; the first loop may have nothing to do.
+/// Tiles of the iteration itself, and two loops within it, go through rings of their own; the first
+/// loop may have nothing to do.
 fn pipelines(session: Session) -> Result<()> {
     fn kernel(
         (q, a, b): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
@@ -221,7 +223,8 @@ fn pipelines(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Two teams, one, or as it is without a wish; with more than products in the loop along k, and small accumulators.
+/// Two teams, one, or as it is without a wish; with more than products in the loop along k, and
+/// small accumulators.
 fn requested(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

@@ -1,5 +1,6 @@
-//! Pointers: every element type through pointers of arrays and through addresses of the host, masks, casts, arrays made of
-//! pointers, addresses past 2^31 elements, pointers carried by loops, memory that is known under two names.
+//! Pointers: every element type through pointers of arrays and through addresses of the host,
+//! masks, casts, arrays made of pointers, addresses past 2^31 elements, pointers carried by loops,
+//! memory that is known under two names.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -46,7 +47,8 @@ fn copy<T: ByteSized>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
     }
 }
 
-/// Nothing is known of the alignment of addresses that the host gives, and they may be those of any element.
+/// Nothing is known of the alignment of addresses that the host gives, and they may be those of any
+/// element.
 fn copies<T: ByteSized>(session: Session) -> Result<()> {
     let data = random::<T>(1, 1010, Spread::Any);
     let x = session.array(&data, [1010])?;
@@ -165,7 +167,8 @@ fn casts(session: Session) -> Result<()> {
 }
 
 fn described(x: Ptr<f32>, y: ArrayMut<f32, 2>, (rows, columns): (Scalar<i64>, Scalar<i32>)) {
-    // SAFETY: `x` has rows * columns elements, column by column; so does the half of `y` that is written.
+    // SAFETY: `x` has rows * columns elements, column by column; so does the half of `y` that is
+    // written.
     unsafe {
         let turned = x.array((rows, columns), (1, rows));
         let to = y.pointer().offset(y.stride(0)).array_mut((rows, columns), (y.stride(0) * 2, 1));
@@ -351,7 +354,8 @@ fn table_of_addresses(session: Session) -> Result<()> {
 
 fn count(x: Array<i32, 1>, bins: Ptr<i32>, floats: Ptr<f32>, y: ArrayMut<i32, 1>) {
     let x = x.load(ct::bid(0), [256]);
-    // SAFETY: `bins` and `floats` have 8 elements, and x is at least 0; the mask leaves out what is larger.
+    // SAFETY: `bins` and `floats` have 8 elements, and x is at least 0; the mask leaves out what is
+    // larger.
     unsafe {
         let inside = AtomicOptions::new().relaxed(Scope::Device).mask(x.lt(8));
         bins.offset(x).atomic_add_with(1, inside);

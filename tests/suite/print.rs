@@ -157,7 +157,8 @@ fn count(n: usize) -> Tile<i32, 1> {
     ct::arange(0..n)
 }
 
-/// Tiles of all ranks up to 128 elements, several in one text, and texts of more numbers than a call of `printf` has.
+/// Tiles of all ranks up to 128 elements, several in one text, and texts of more numbers than a
+/// call of `printf` has.
 fn tiles() {
     let i = ct::bid(0);
     ct::println!("a {} {:3}", count(1), count(4) + i);

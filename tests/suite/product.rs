@@ -233,8 +233,9 @@ fn branches(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// The driver's own compiler lets matrix instructions run on, too, and spills nothing: tiles as they are used at
-/// full speed, with and without TMA (an address that is no multiple of 16 forbids it).
+/// The driver's own compiler lets matrix instructions run on, too, and spills nothing: tiles as
+/// they are used at full speed, with and without TMA (an address that is no multiple of 16 forbids
+/// it).
 fn unhindered(session: Session) -> Result<()> {
     let Session::Run(device) = session else { return Ok(()) };
     const N: usize = 272;
@@ -296,9 +297,9 @@ fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64), lo
 /// Returns the error bound of Hopper's tensor cores for a row times a column of 8-bit floats. It
 /// also holds for Ada if NVIDIA's assembler uses its tensor cores.
 ///
-/// An instruction adds 16 terms at a time to the sum so far. Terms and sums are cut off 13 bits below the leading
-/// bit of the largest of them. The sum starts from zero at least with each tile of `tk` terms (and in the ptx back
-/// end after 128), and those sums are added in f32.
+/// An instruction adds 16 terms at a time to the sum so far. Terms and sums are cut off 13 bits
+/// below the leading bit of the largest of them. The sum starts from zero at least with each tile
+/// of `tk` terms (and in the ptx back end after 128), and those sums are added in f32.
 fn lost_in_few_bits(terms: &[f64], tk: usize) -> f64 {
     let mut lost = 0.0;
     for tile in terms.chunks(tk) {
@@ -398,8 +399,8 @@ where
         .try_for_each(|(tile, transposed)| check::<A, B, C>(session, size, tile, transposed))
 }
 
-/// Loops over tiles with two to eight steps along k, of which the last one follows in the next iteration; one
-/// iteration, few, and many.
+/// Loops over tiles with two to eight steps along k, of which the last one follows in the next
+/// iteration; one iteration, few, and many.
 fn steps_of_f64(session: Session) -> Result<()> {
     let ways = [
         ([128, 128, 16], [130, 134, 70], [false, false]),
@@ -449,7 +450,8 @@ fn precision(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either side.
+/// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either
+/// side.
 fn rounded(session: Session) -> Result<()> {
     fn kernel(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));

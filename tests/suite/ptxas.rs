@@ -13,7 +13,8 @@ use cutlet::Target;
 use crate::sums;
 use crate::temp_dir::TemporaryFolder;
 
-/// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on `PATH`.
+/// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on
+/// `PATH`.
 pub fn find() -> Option<&'static Path> {
     static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/ptxas");
@@ -40,7 +41,8 @@ pub enum Demand {
     NoSpills,
 }
 
-/// Returns the number of texts for a target of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
+/// Returns the number of texts for a target of which one is assembled; with
+/// `CUTLET_SUITE_EACH_KERNEL`, all of them.
 fn sampling_interval(target: &str, demand: Demand) -> u64 {
     match target {
         _ if std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() => 1,
@@ -57,10 +59,12 @@ fn is_sampled(ptx: &str, target: &str, demand: Demand) -> bool {
     hasher.finish().is_multiple_of(sampling_interval(target, demand))
 }
 
-/// Assembles PTX for the target it names; equal texts are assembled once, and most texts are sampled.
+/// Assembles PTX for the target it names; equal texts are assembled once, and most texts are
+/// sampled.
 ///
 /// # Errors
-/// What the assembler said, if it refused the text, warned, serialised matrix instructions or spilled.
+/// What the assembler said, if it refused the text, warned, serialised matrix instructions or
+/// spilled.
 pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     if demand == Demand::Noted {
         sums::note(ptx);

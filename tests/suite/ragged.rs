@@ -1,5 +1,6 @@
-//! Slices between run-time numbers along one axis, as operands and results of products: groups that begin and end anywhere,
-//! empty ones, longer and shorter ones than tiles, ends beyond the array, tiles before and behind a slice, transposed ones.
+//! Slices between run-time numbers along one axis, as operands and results of products: groups that
+//! begin and end anywhere, empty ones, longer and shorter ones than tiles, ends beyond the array,
+//! tiles before and behind a slice, transposed ones.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -26,7 +27,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("ragged/sliced twice", sliced_twice);
 }
 
-/// Rows of the groups: before the array, empty, shorter and longer than a tile, without end before begin, beyond the array.
+/// Rows of the groups: before the array, empty, shorter and longer than a tile, without end before
+/// begin, beyond the array.
 const GROUPS: [[i32; 2]; 7] = [[-5, 37], [37, 37], [37, 40], [40, 205], [250, 240], [205, 269], [269, 1000]];
 /// Rows of all arrays.
 const ROWS: usize = 301;
@@ -105,7 +107,8 @@ where
     Ok(())
 }
 
-/// Heads of sequences that follow one another: three slices along the first of three axes, the result is one, too.
+/// Heads of sequences that follow one another: three slices along the first of three axes, the
+/// result is one, too.
 fn attention(session: Session) -> Result<()> {
     type Inputs = (Array<f16, 3>, Array<f16, 3>, Array<f16, 3>, Array<i32, 2>);
     fn kernel((q, k, v, ends): Inputs, y: ArrayMut<f32, 3>, [m, n, d]: [usize; 3]) {

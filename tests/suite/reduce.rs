@@ -1,5 +1,5 @@
-//! Reductions: every kind and element type, along each axis and along both, within a thread and across
-//! warps.
+//! Reductions: every kind and element type, along each axis and along both, within a thread and
+//! across warps.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -420,8 +420,8 @@ fn wider(session: Session) -> Result<()> {
     session.check("sum_with", &c, &|[i, _]| Want::SumOf(sum(i)))
 }
 
-/// Maxima and sums of columns in a loop over rows, by the transposed array, by the transposed tile and along the first
-/// axis; arrays that tiles do not divide.
+/// Maxima and sums of columns in a loop over rows, by the transposed array, by the transposed tile
+/// and along the first axis; arrays that tiles do not divide.
 fn columns_in_loops(session: Session) -> Result<()> {
     fn kernel(
         x: Array<f32, 2>,

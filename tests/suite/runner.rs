@@ -1,5 +1,6 @@
-//! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test programs do: the same
-//! arguments, as far as they mean anything here, the same lines and the same exit status. Knows no test.
+//! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test
+//! programs do: the same arguments, as far as they mean anything here, the same lines and the same
+//! exit status. Knows no test.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

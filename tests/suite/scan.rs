@@ -1,5 +1,5 @@
-//! Scans: every kind and element type, along each axis, from both ends, with and without the element itself, longer
-//! than a thread's registers, a warp and all warps of a block.
+//! Scans: every kind and element type, along each axis, from both ends, with and without the
+//! element itself, longer than a thread's registers, a warp and all warps of a block.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -257,7 +257,8 @@ fn middle_axis(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Scans of what other operations leave behind: transposed tiles, stretched ones, ranges, products, reductions.
+/// Scans of what other operations leave behind: transposed tiles, stretched ones, ranges, products,
+/// reductions.
 fn other_layouts(session: Session) -> Result<()> {
     type Out = ArrayMut<f32, 2>;
     fn kernel(x: Array<f16, 2>, (transposed, stretched, sums): (Out, Out, Out), range: ArrayMut<i32, 1>) {
@@ -297,7 +298,8 @@ fn product(session: Session) -> Result<()> {
     session.check("product", &y, &|[i, j]| Want::SumOf((0..=j).map(|j| dot(i, j)).sum()))
 }
 
-/// Arrays that end within a tile, with rows that are not aligned; several tiles, the sum carried from one to the next.
+/// Arrays that end within a tile, with rows that are not aligned; several tiles, the sum carried
+/// from one to the next.
 fn edges_and_strides(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
         let row = ct::bid(0);
@@ -319,7 +321,8 @@ fn edges_and_strides(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A recurrence of steps, channels and states, chunk after chunk, whose states are summed: `h = a h + b x`, `y = c h`.
+/// A recurrence of steps, channels and states, chunk after chunk, whose states are summed:
+/// `h = a h + b x`, `y = c h`.
 fn reduced_states(session: Session) -> Result<()> {
     fn kernel(
         x: Array<f16, 2>,

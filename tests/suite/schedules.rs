@@ -16,8 +16,9 @@ use crate::ptxas::is_too_small;
 /// With copies ahead, and with streams.
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
-/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator goes through, of what a
-/// launch refuses, of clusters, those that launch by themselves, and products that take a simulator half a minute each.
+/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator
+/// goes through, of what a launch refuses, of clusters, those that launch by themselves, and
+/// products that take a simulator half a minute each.
 const LEFT_OUT: [&str; 9] = [
     "print",
     "grid/",
@@ -51,8 +52,8 @@ pub fn are_simulated(name: &str) -> bool {
     may_be_simulated(name) && hasher.finish().is_multiple_of(every.max(1))
 }
 
-/// Runs the schedules of a module from the same memory, in the extreme orders and one by chance; the memory is left as the
-/// last one leaves it.
+/// Runs the schedules of a module from the same memory, in the extreme orders and one by chance;
+/// the memory is left as the last one leaves it.
 pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], memory: &Memory) -> Result<()> {
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
     let before = ScheduleSimulator::contents(memory);
@@ -63,7 +64,8 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
     for at in 0..TARGETS.len() {
         let target = TARGETS[(at + number) % TARGETS.len()];
         let outcome = ScheduleSimulator::plan(module, target, &options, words, &mut |simulation| {
-            // Only for a target that runs the kernel: else what the other one has left is looked at.
+            // Only for a target that runs the kernel: else what the other one has left is looked
+            // at.
             ScheduleSimulator::restore(memory, &before);
             simulation.check(grid, words, memory, &[0, 1, 2, 3 + number as u64])
         });

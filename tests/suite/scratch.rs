@@ -1,5 +1,5 @@
-//! Memory of a tile block's own: tiles read by index tiles, odd extents, counting, in loops and branches, through pointers
-//! that may lead there or to an array.
+//! Memory of a tile block's own: tiles read by index tiles, odd extents, counting, in loops and
+//! branches, through pointers that may lead there or to an array.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -38,7 +38,8 @@ fn of_the_launch(session: Session) -> Result<()> {
     let x = session.array(&data, [700])?;
     let want = data.iter().sum::<i32>();
     let scratch = || (ct::NewArray::zeros([11]), ct::NewArray::full([1], 7));
-    // The arguments go to what is exported, and with them what they made, before the code is interpreted.
+    // The arguments go to what is exported, and with them what they made, before the code is
+    // interpreted.
     if let Session::InterpretTileIr(_) = session {
         return Ok(());
     }

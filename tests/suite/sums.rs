@@ -1,10 +1,13 @@
-//! Sums of generated PTX, for changes of the code generator that shall not change what it generates.
+//! Sums of generated PTX, for changes of the code generator that shall not change what it
+//! generates.
 //!
-//! `CUTLET_PTX_SUMS=file` turns every test into one for each target of [`crate::harness`], named `sums_sm_90a::…`, that
-//! compiles its kernels and runs nothing. The file is made where there is none, with a line for each test: the sum of all
-//! PTX that it compiled (a sample of its cases, with `CUTLET_TESTS=all` every one). Where there is one, a test whose sum differs fails. So: make the file before a change (random
-//! kernels are chosen as ever), and run again after it. `CUTLET_PTX_SUMS=folder/`, of a folder that is there, leaves the
-//! PTX itself in it, a file a kernel, for `diff -r`.
+//! `CUTLET_PTX_SUMS=file` turns every test into one for each target of [`crate::harness`], named
+//! `sums_sm_90a::…`, that compiles its kernels and runs nothing. The file is made where there is
+//! none, with a line for each test: the sum of all PTX that it compiled (a sample of its cases,
+//! with `CUTLET_TESTS=all` every one). Where there is one, a test whose sum differs fails. So: make
+//! the file before a change (random kernels are chosen as ever), and run again after it.
+//! `CUTLET_PTX_SUMS=folder/`, of a folder that is there, leaves the PTX itself in it, a file a
+//! kernel, for `diff -r`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! Functions of f32 over all their arguments: on a GPU every one of the 2^32 bit patterns, elsewhere some thousands
-//! (`CUTLET_SUITE_SWEEP=n`: 2^n of them, and a table).
-//! The kernel that applies a function also computes it in f64, whose errors are beyond what is seen here, and keeps
-//! the largest error and the argument that made it. Bounds are those of docs/kernels.md; at the end a table tells
-//! what a GPU showed, also of functions that went beyond their bound.
+//! Functions of f32 over all their arguments: on a GPU every one of the 2^32 bit patterns,
+//! elsewhere some thousands (`CUTLET_SUITE_SWEEP=n`: 2^n of them, and a table). The kernel that
+//! applies a function also computes it in f64, whose errors are beyond what is seen here, and keeps
+//! the largest error and the argument that made it. Bounds are those of docs/kernels.md; at the end
+//! a table tells what a GPU showed, also of functions that went beyond their bound.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
@@ -92,7 +92,8 @@ pub fn register(suite: &mut Suite) {
     let op: Unary<f32, f32> = |x| one().div_with(x, Rounding::Approx);
     let reference = Reference::Of(|x| 1.0 / wide(x));
     add(suite, Swept { name: "reciprocal_approx", op, reference, unit: moderate, bound: 2.0 });
-    // The rounded exponent loses |x| / 2 units beside what the instruction does, which flushes to zero.
+    // The rounded exponent loses |x| / 2 units beside what the instruction does, which flushes to
+    // zero.
     let growing = Unit::Ulps("ulp (1 + |x| / 2)", |x, want| {
         let flushes = want.lt(f64::from(f32::MIN_POSITIVE) * 1.001);
         flushes.select(tile(2f64.powi(23) * 1.001 / 3.0), wide(x.abs()) * 0.5 + 1.0)
@@ -105,7 +106,8 @@ pub fn register(suite: &mut Suite) {
     add(suite, Swept { name: "tanh_approx", op: |x| x.tanh_approx(), reference, unit: relative, bound: 1.0 });
 }
 
-/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of what is taken from one another there.
+/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of what is taken from
+/// one another there.
 fn lgamma() -> Swept {
     let unit = Unit::Ulps("ulp, below -1/2 of the larger term", |x, want| {
         let other = wide(-x).lgamma().max(want.abs()).max(1.0);
@@ -251,7 +253,8 @@ fn sweep(session: Session, swept: Swept) -> Result<()> {
     };
     let wish: Option<u32> = std::env::var("CUTLET_SUITE_SWEEP").ok().and_then(|text| text.parse().ok());
     let sampled = wish.unwrap_or(14).clamp(13, 31);
-    // 2^13 blocks of 2^10 rounds of 2^9 lanes: all patterns. Else a part of them, at an odd distance.
+    // 2^13 blocks of 2^10 rounds of 2^9 lanes: all patterns. Else a part of them, at an odd
+    // distance.
     let (blocks, rounds, stride) =
         if dense { (8192, 1024, 1) } else { (16, 1 << (sampled - 13), (1u32 << (32 - sampled)) + 3) };
     let mut worst = session.unwritten::<f64, 2>([blocks, 1])?;

@@ -182,7 +182,8 @@ fn control_flow(session: Session) -> Result<()> {
     session.check("turned", &y, &|[i, j]| Want::exactly(rows(i)[j]))
 }
 
-/// Positions that no array holds: numbers, ranges, a scalar of run time; and a tile that is nowhere, either.
+/// Positions that no array holds: numbers, ranges, a scalar of run time; and a tile that is
+/// nowhere, either.
 fn uniform(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 2>, place: Scalar<i64>) {
         let x = x.load(0, [512]);
@@ -312,7 +313,8 @@ fn histogram<I: Int>(session: Session) -> Result<()> {
     check_counts::<I>(session, [1, 8], 128)
 }
 
-/// From one number to more than shared memory holds, of one element and of many, and of odd extents.
+/// From one number to more than shared memory holds, of one element and of many, and of odd
+/// extents.
 fn bins(session: Session) -> Result<()> {
     for (shape, bins) in
         [([1, 1], 1), ([1, 1], 2), ([2, 4096], 1), ([32, 32], 2), ([4, 256], 1024), ([1, 8], 65536), ([3, 20], 48)]

@@ -101,10 +101,12 @@ pub fn begin_test() {
     FIRST.set(true);
 }
 
-/// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
-/// element types, ranks, attributes, in a loop or branch), where one form of eight has its turn on one of the targets, as its
-/// neighbours of other element types have on others, or if it is the first of its test, of one in 256, and this target's turn.
-/// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
+/// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target
+/// in this form (with these element types, ranks, attributes, in a loop or branch), where one form
+/// of eight has its turn on one of the targets, as its neighbours of other element types have on
+/// others, or if it is the first of its test, of one in 256, and this target's turn. Sizes do not
+/// count, but of matrix products, whose sizes choose the instruction. Equal files are looked at
+/// once.
 ///
 /// # Errors
 /// Where the texts differ, or what the assembler said.

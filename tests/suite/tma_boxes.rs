@@ -1,6 +1,6 @@
-//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides,
-//! tile indices before, behind and far outside of the arrays, results stored in every order, more than once,
-//! in loops; arrays that no tensor map can describe.
+//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides, tile
+//! indices before, behind and far outside of the arrays, results stored in every order, more than
+//! once, in loops; arrays that no tensor map can describe.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -72,7 +72,8 @@ impl<T: Element> Matrix<T> {
     }
 }
 
-/// The product with the tiles of `a` taken from `shift` tiles further on, stored `place` tiles further on.
+/// The product with the tiles of `a` taken from `shift` tiles further on, stored `place` tiles
+/// further on.
 fn shifted<T, Acc, O>(
     a: Array<T, 2>,
     b: Array<T, 2>,

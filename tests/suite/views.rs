@@ -1,5 +1,5 @@
-//! Tiles at element offsets, tiles that overlap or leave gaps, tiles with one axis at listed positions: loads and stores across every edge of arrays with odd
-//! extents, contiguous and not.
+//! Tiles at element offsets, tiles that overlap or leave gaps, tiles with one axis at listed
+//! positions: loads and stores across every edge of arrays with odd extents, contiguous and not.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -99,8 +99,8 @@ fn stores_at<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Offsets that are known while tracing: wide accesses, of the tile or of the vectors around it, also before and behind
-/// the array.
+/// Offsets that are known while tracing: wide accesses, of the tile or of the vectors around it,
+/// also before and behind the array.
 fn known_offsets<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2], by: [i32; 2]) {
         let (a, b) = (ct::bid(0), ct::bid(1));
@@ -452,7 +452,8 @@ fn listed_product(session: Session) -> Result<()> {
     })
 }
 
-/// Slices in the kernel, with ends in any order and anywhere: of what is read, and of what is written.
+/// Slices in the kernel, with ends in any order and anywhere: of what is read, and of what is
+/// written.
 fn sliced<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, a: Scalar<i32>, b: Scalar<i32>, c: Scalar<i64>) {
         let part = x.slice(0, ct::range(a, b)).slice(1, c..);

@@ -27,7 +27,8 @@ pub fn trace<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> Module {
     module
 }
 
-/// The ops of a traced kernel in program order, without those that come with its parameters and end.
+/// The ops of a traced kernel in program order, without those that come with its parameters and
+/// end.
 pub fn ops(module: &Module) -> Vec<Opcode> {
     let mut list = Vec::new();
     module.walk(module.entries[0].body, &mut |op| list.push(module.op(op).code));

@@ -13,7 +13,8 @@ use super::kernels::narrowed;
 /// Rows of the tiles in which sums over rows are made.
 const ROWS: usize = 64;
 
-/// Queries, keys, values, the result, and its gradient; logarithms of sums, sums of rows; gradients; those of queries in f32.
+/// Queries, keys, values, the result, and its gradient; logarithms of sums, sums of rows;
+/// gradients; those of queries in f32.
 type Set<T> =
     ([ct::DeviceArray<T, 4>; 5], [ct::DeviceArray<f32, 3>; 2], [ct::DeviceArray<T, 4>; 3], ct::DeviceArray<f32, 4>);
 

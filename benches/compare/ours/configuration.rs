@@ -1,6 +1,7 @@
 //! A row's arrays and configurations, and what can be done with one of them.
 //!
-//! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known here.
+//! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known
+//! here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

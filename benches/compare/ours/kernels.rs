@@ -36,7 +36,8 @@ pub fn zero(counts: ArrayMut<i32, 1>, tile: usize) {
     counts.store(ct::bid(0), ct::zeros::<i32, 1>([tile]));
 }
 
-/// Random numbers of mean 0 and variance 1, by the hardware's logarithm, sine and cosine, as cuRAND makes them.
+/// Random numbers of mean 0 and variance 1, by the hardware's logarithm, sine and cosine, as cuRAND
+/// makes them.
 pub fn normals(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
     let i = ct::bid(0);
     let fast = ct::FloatMode::new().approx();
@@ -94,7 +95,8 @@ pub fn top_k(
     index.store(at, places);
 }
 
-/// `quantized_matmul` for few rows: a block has a part of the sums of its tile. Parts lie in the first of three axes.
+/// `quantized_matmul` for few rows: a block has a part of the sums of its tile. Parts lie in the
+/// first of three axes.
 pub fn quantized_parts(
     x: Array<f16, 2>,
     weights: PackedArray<ct::packed::u4, 2>,
@@ -127,11 +129,13 @@ where
     dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
 }
 
-/// Arguments of [`attention_tile`] that the code is made for: queries, keys and numbers of a tile, and the mask.
+/// Arguments of [`attention_tile`] that the code is made for: queries, keys and numbers of a tile,
+/// and the mask.
 pub type AttentionForm = ([usize; 3], bool);
 
-/// Attention with a tile of queries a block, which takes all keys that it sees: the form of cuTile Python's kernel.
-/// `scale` is log₂ e / √dim. Without a mask, the number of keys is a multiple of the extent of a tile.
+/// Attention with a tile of queries a block, which takes all keys that it sees: the form of cuTile
+/// Python's kernel. `scale` is log₂ e / √dim. Without a mask, the number of keys is a multiple of
+/// the extent of a tile.
 pub fn attention_tile<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     out: ArrayMut<T, 4>,

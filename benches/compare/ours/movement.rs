@@ -1,4 +1,5 @@
-//! Rows bound by memory that are more than elementwise: by index, scans, counts, neighbours, rows of a matrix.
+//! Rows bound by memory that are more than elementwise: by index, scans, counts, neighbours, rows
+//! of a matrix.
 
 use cutlet as ct;
 use cutlet::Device;

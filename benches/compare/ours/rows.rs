@@ -1,7 +1,8 @@
-//! The rows: which kernels of `examples/` run at which sizes, and the tile sizes and hints to choose from.
+//! The rows: which kernels of `examples/` run at which sizes, and the tile sizes and hints to
+//! choose from.
 //!
-//! A row's name is kernel, element type and numbers; `benches/compare/rows.py` has the same names, the
-//! inputs and the references.
+//! A row's name is kernel, element type and numbers; `benches/compare/rows.py` has the same names,
+//! the inputs and the references.
 
 use anyhow::{Context, Result, bail};
 use cutlet as ct;
@@ -189,8 +190,8 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
 /// Hints with which tile blocks run in pairs.
 const PAIRS: Hints = NO_HINTS.num_ctas(2);
 
-/// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the widest swizzle, or half
-/// of it.
+/// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the
+/// widest swizzle, or half of it.
 fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
     let mut tiles = Vec::new();
     for depth in [128 / bytes, 64 / bytes] {

@@ -10,7 +10,8 @@ use super::examples::argmax::argmax;
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// Index and value of the largest element of each row of an m x n matrix (f32), one row a block.
+    /// Index and value of the largest element of each row of an m x n matrix (f32), one row a
+    /// block.
     {
         /// Rows.
         "m" m: Option<usize> = None,

@@ -39,8 +39,8 @@ choice! {
     }
 }
 
-/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element is
-/// the sum of the magnitudes of its terms.
+/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element
+/// is the sum of the magnitudes of its terms.
 fn expected<T: Element>(q: &[T], k: &[T], v: &[T], seq: usize, form: Form, rows: &[usize]) -> Vec<Expected> {
     let Form { tile: [_, _, dim], group, causal } = form;
     let one = |&row: &usize| {
@@ -80,8 +80,9 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    // Of few numbers three groups of warps have queries of their own on Hopper and share the keys; elsewhere, and where that leaves too few tiles, two blocks fit on a
-    // multiprocessor, and one computes while the other one multiplies.
+    // Of few numbers three groups of warps have queries of their own on Hopper and share the keys;
+    // elsewhere, and where that leaves too few tiles, two blocks fit on a multiprocessor, and one
+    // computes while the other one multiplies.
     let shares_keys = options.is_for_hopper(&device) && seq >= if causal { 2048 } else { 1024 };
     let small = dim <= 64 && cli.tile.is_none() && !shares_keys;
     let options = if small { options.with_occupancy(2) } else { options.clone() };

@@ -13,10 +13,11 @@ use super::examples::attention_queries::{Form, of_queries};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
-    /// The gradients of attention with respect to queries, keys and values, of batch x heads x sequence x dim.
+    /// The gradients of attention with respect to queries, keys and values, of batch x heads x
+    /// sequence x dim.
     ///
-    /// One kernel makes all of them, those of queries by atomic additions; or those of keys and values alone, and another one those of the
-    /// queries, always in the same order.
+    /// One kernel makes all of them, those of queries by atomic additions; or those of keys and
+    /// values alone, and another one those of the queries, always in the same order.
     {
         /// Element type of the arrays.
         "type" element: ElementType = ElementType::F16,
@@ -168,7 +169,8 @@ where
         // Five products; half of each lies above the diagonal.
         work: Work::Flops(if causal { 5.0 } else { 10.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
-        // Weights and their gradients are rounded, the result of the forward pass, and the gradients.
+        // Weights and their gradients are rounded, the result of the forward pass, and the
+        // gradients.
         tolerance: 3.0 * rounding + 1e-4,
         relative_to: "the magnitude of the terms",
     }

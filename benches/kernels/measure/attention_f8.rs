@@ -9,7 +9,8 @@ use super::examples::attention_f8::{GROUP, attention_f8, turned};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
-    /// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim of e4m3, with a result of bf16. A first kernel turns V.
+    /// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim of e4m3, with a result
+    /// of bf16. A first kernel turns V.
     {
         /// Sequences.
         "batch" batch: Option<usize> = None,
@@ -36,8 +37,8 @@ choice! {
     }
 }
 
-/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element is
-/// the sum of the magnitudes of its terms.
+/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element
+/// is the sum of the magnitudes of its terms.
 fn expected(
     [q, k, v]: [&[f8e4m3fn]; 3],
     [seq, dim]: [usize; 2],
@@ -120,7 +121,8 @@ pub fn run(cli: &Cli) -> Result<()> {
         // Two products; half of each lies above the diagonal.
         work: Work::Flops(if causal { 2.0 } else { 4.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
-        // Weights are rounded by half a unit in the last place, the result to bf16; tensor cores keep some 13 bits of their sums.
+        // Weights are rounded by half a unit in the last place, the result to bf16; tensor cores
+        // keep some 13 bits of their sums.
         tolerance: 2f64.powi(-4) + 2f64.powi(-8) + 2f64.powi(-9),
         relative_to: "the magnitude of the terms",
     }

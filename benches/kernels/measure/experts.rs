@@ -9,7 +9,8 @@ use super::examples::experts::{EXPERTS, TAKEN, experts};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// The 8 largest of the 128 logits (f32) of each token, their experts, and the softmax of these 8 as weights.
+    /// The 8 largest of the 128 logits (f32) of each token, their experts, and the softmax of these
+    /// 8 as weights.
     {
         /// Tokens.
         "m" m: Option<usize> = None,

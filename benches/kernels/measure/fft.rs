@@ -1,7 +1,8 @@
-//! Fourier transforms of rows of complex numbers (c64: two f32): `cargo bench --bench kernels -- fft`.
+//! Fourier transforms of rows of complex numbers (c64: two f32):
+//! `cargo bench --bench kernels -- fft`.
 //!
-//! `--batch 4096 --n 256` are the defaults, also those of the comparison with other libraries; `--n` takes powers of two
-//! up to 8192. `--inverse` turns the other way.
+//! `--batch 4096 --n 256` are the defaults, also those of the comparison with other libraries;
+//! `--n` takes powers of two up to 8192. `--inverse` turns the other way.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;

@@ -106,7 +106,8 @@ pub fn run(cli: &Cli) -> Result<()> {
     match cli.element {
         ElementType::F16 => run_as::<f16, f16, f32, f16>(cli, [128, 256, 32], exact, 2f64.powi(-11) + sums),
         ElementType::Bf16 => run_as::<bf16, bf16, f32, bf16>(cli, [128, 256, 32], exact, 2f64.powi(-8) + sums),
-        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats: of runs of it, or of all.
+        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats: of runs of it, or
+        // of all.
         ElementType::E4m3 => run_as::<f8e4m3fn, f8e4m3fn, f32, f16>(cli, [256, 128, 128], exact, 2f64.powi(-10)),
         ElementType::I8 => run_as::<i8, i8, i32, i32>(cli, [128, 128, 128], exact, exact),
         ElementType::Tf32 => run_as::<f32, tf32, f32, f32>(cli, [256, 128, 32], 2f64.powi(-11), sums),

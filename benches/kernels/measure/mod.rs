@@ -1,5 +1,5 @@
-//! The examples' kernels at any size: with command lines, hints and tile sizes, timed, and compared with f64 on the host;
-//! or their code, printed. The kernels themselves are those of `examples/`.
+//! The examples' kernels at any size: with command lines, hints and tile sizes, timed, and compared
+//! with f64 on the host; or their code, printed. The kernels themselves are those of `examples/`.
 
 #[macro_use]
 mod harness;

@@ -1,4 +1,5 @@
-//! Rows whose length is no power of two, in tiles of that length and in padded ones: `cargo bench --bench kernels -- padding`.
+//! Rows whose length is no power of two, in tiles of that length and in padded ones:
+//! `cargo bench --bench kernels -- padding`.
 
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, n
 options! {
     /// Softmax along rows (f32) of an odd length, in two ways.
     ///
-    /// Once a tile holds exactly a row: its extent is any sum of three powers of two (576 = 512 + 64). Once, as in cuTile, it
-    /// has the next power of two; then loads fill the rest with what does not count, and all that is computed of it is
-    /// thrown away.
+    /// Once a tile holds exactly a row: its extent is any sum of three powers of two (576 = 512 +
+    /// 64). Once, as in cuTile, it has the next power of two; then loads fill the rest with what
+    /// does not count, and all that is computed of it is thrown away.
     {
         /// Rows.
         "m" m: Option<usize> = None,

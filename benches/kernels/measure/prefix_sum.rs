@@ -1,4 +1,5 @@
-//! The sums of all first elements of an array, in one pass: `cargo bench --bench kernels -- prefix_sum`.
+//! The sums of all first elements of an array, in one pass:
+//! `cargo bench --bench kernels -- prefix_sum`.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;

@@ -13,7 +13,8 @@ options! {
     /// Multiplies an m x k matrix of f16 with a k x n matrix of narrow weights; each column has a
     /// scale for each group of rows.
     {
-        /// Type of the weights: u1, i2 to i7, u4, f3e1m1, f4e2m1, f5e2m2, f6e3m2, f7e3m3, i8, f8e4m3fn.
+        /// Type of the weights: u1, i2 to i7, u4, f3e1m1, f4e2m1, f5e2m2, f6e3m2, f7e3m3, i8,
+        /// f8e4m3fn.
         "type" element: String = "i4".to_string(),
         /// Rows of the result.
         "m" m: Option<usize> = None,
@@ -29,7 +30,8 @@ options! {
     }
 }
 
-/// Weights by columns: of `group` below each other the scale, such that the largest is the largest code, and the codes.
+/// Weights by columns: of `group` below each other the scale, such that the largest is the largest
+/// code, and the codes.
 fn quantize<F: Narrow>(weights: &[f64], [k, n]: [usize; 2], group: usize) -> (Vec<F>, Vec<f16>) {
     let most = (0..=255u8).map(|code| F::from_code(code).to_value()).filter(|x| x.is_finite());
     let most = most.fold(0.0, |most: f64, x| most.max(x - center::<F>()));

@@ -1,4 +1,5 @@
-//! Product of 8-bit floats with scales for blocks of them: `cargo bench --bench kernels -- scaled_matmul`.
+//! Product of 8-bit floats with scales for blocks of them:
+//! `cargo bench --bench kernels -- scaled_matmul`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -9,7 +10,8 @@ use super::examples::scaled_matmul::{BLOCK, scaled_matmul};
 use super::harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
 options! {
-    /// Multiplies an m x k with a k x n matrix of e4m3. In each 128 terms a row of the first has a scale, and 128 columns of the second.
+    /// Multiplies an m x k with a k x n matrix of e4m3. In each 128 terms a row of the first has a
+    /// scale, and 128 columns of the second.
     {
         /// Rows of the result.
         "m" m: Option<usize> = None,

@@ -9,7 +9,8 @@ use super::examples::vocabulary::{LEFT, choose};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// The 50 largest of each row of logits (f32), and where they are: rounds of blocks that each leave 64 of their logits.
+    /// The 50 largest of each row of logits (f32), and where they are: rounds of blocks that each
+    /// leave 64 of their logits.
     {
         /// Rows.
         "m" m: Option<usize> = None,

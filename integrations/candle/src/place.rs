@@ -28,7 +28,8 @@ impl<const R: usize> Place<R> {
         Ok(Place { start: layout.start_offset(), shape, strides })
     }
 
-    /// The layout of a tensor with as many axes as a kernel has: leading ones are added, or joined where their strides permit.
+    /// The layout of a tensor with as many axes as a kernel has: leading ones are added, or joined
+    /// where their strides permit.
     pub fn fitted(name: &str, layout: &Layout) -> Result<Place<R>> {
         let (mut dims, mut strides) = (layout.dims().to_vec(), layout.stride().to_vec());
         while dims.len() > R && dims.len() > 1 {
@@ -93,8 +94,8 @@ pub fn matrix<T: Element>(x: DeviceView<'_, T, 4>) -> ct::Result<DeviceView<'_, 
     x.reshape([x.shape()[2], x.shape()[3]])
 }
 
-/// Axes from the first to the last but one, as few as describe them: those of one element are left out, and neighbours that
-/// lie one behind the other are one. Innermost first.
+/// Axes from the first to the last but one, as few as describe them: those of one element are left
+/// out, and neighbours that lie one behind the other are one. Innermost first.
 fn merged(dims: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
     let mut axes: Vec<(usize, usize)> = Vec::new();
     for (&extent, &stride) in dims.iter().zip(strides).rev().filter(|(extent, _)| **extent != 1) {
@@ -121,7 +122,8 @@ impl Place<4> {
                 "{name}: the rows of a tensor of shape {dims:?} and strides {strides:?} lie in too many places: `contiguous` puts them together"
             )
         }
-        // An axis of one element steps over all that is within, which spoils no kernel's knowledge of the addresses.
+        // An axis of one element steps over all that is within, which spoils no kernel's knowledge
+        // of the addresses.
         let mut whole = row * step;
         for d in 0..3 {
             let (extent, stride) = axes.get(d).copied().unwrap_or((1, whole));

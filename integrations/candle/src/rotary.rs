@@ -7,9 +7,9 @@ use crate::kernel_op::KernelOp;
 use crate::number::by_dtype;
 use crate::place::matrix;
 
-/// Rotary position embedding of tokens of shape (batch, heads, tokens, dim), by the cosines and sines of angles of shape
-/// (tokens, dim / 2). `pairs`: which numbers are rotated together, [`Pairs::Halves`] as in `candle_nn::rotary_emb::rope`, or
-/// [`Pairs::Adjacent`] as in `rope_i`.
+/// Rotary position embedding of tokens of shape (batch, heads, tokens, dim), by the cosines and
+/// sines of angles of shape (tokens, dim / 2). `pairs`: which numbers are rotated together,
+/// [`Pairs::Halves`] as in `candle_nn::rotary_emb::rope`, or [`Pairs::Adjacent`] as in `rope_i`.
 ///
 /// f32, f16, bf16, all of one type; any strides. There is a backward pass for the tokens.
 ///

@@ -54,8 +54,8 @@ impl CustomOp1 for Softmax {
 
 /// Softmax over the last axis of a tensor of any shape: exponentials over their sum.
 ///
-/// f32, f16, bf16; any strides (a tensor whose rows no grid reaches, or that was broadcast, is copied first). The result is
-/// contiguous.
+/// f32, f16, bf16; any strides (a tensor whose rows no grid reaches, or that was broadcast, is
+/// copied first). The result is contiguous.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};

@@ -18,7 +18,8 @@ fn variable(shape: &[usize]) -> Result<Var> {
     Var::randn(0f32, 1.0, shape, &device()?)
 }
 
-/// Results and gradients of two functions of the same variables are equal but for some units in the last place.
+/// Results and gradients of two functions of the same variables are equal but for some units in the
+/// last place.
 fn same(what: &str, of: &[&Var], ours: &Tensor, theirs: &Tensor) -> Result<()> {
     let close = |part: &str, got: &Tensor, want: &Tensor| -> Result<()> {
         assert_eq!(got.dims(), want.dims(), "{what}: {part}");

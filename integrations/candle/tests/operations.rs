@@ -168,7 +168,8 @@ fn quantised_products_are_those_of_their_weights() -> Result<()> {
             let quantised = QuantizedWeight::quantize(&weight, bits, group, dtype)?;
             let weights = wide(&quantised.dequantize()?)?;
             assert_eq!((quantised.shape(), weights.dims()), ((outputs, inputs), &[outputs, inputs][..]));
-            // Half a step of a group of numbers up to some 4.5, and what the type of the scales loses.
+            // Half a step of a group of numbers up to some 4.5, and what the type of the scales
+            // loses.
             let steps = if bits == Bits::Four { 7.0 } else { 127.0 };
             close("weights", &weights, &weight.contiguous()?, 0.51 / steps + tolerance(dtype))?;
             let what = format!("{rows}x{outputs}x{inputs} {bits:?} {dtype:?}");

@@ -41,7 +41,8 @@ fn options(on_gpus: bool) -> Result<Options> {
     Ok(options)
 }
 
-/// The time of work that is queued on all ranks, by the clock of the host: the best of three batches.
+/// The time of work that is queued on all ranks, by the clock of the host: the best of three
+/// batches.
 fn time<A: AllReduce>(
     layer: &mut TensorParallel<A>,
     runs: u32,

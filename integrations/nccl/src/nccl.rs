@@ -25,8 +25,8 @@ impl Nccl {
     /// A rank on each of these GPUs, all of them different.
     ///
     /// # Errors
-    /// [`ct::Error::NoDevice`] where one is missing, or the library of NCCL; [`ct::Error::Driver`] where one of both
-    /// refuses.
+    /// [`ct::Error::NoDevice`] where one is missing, or the library of NCCL; [`ct::Error::Driver`]
+    /// where one of both refuses.
     pub fn new(ordinals: &[usize]) -> ct::Result<Nccl> {
         let devices = ordinals.iter().map(|&at| ct::Device::gpu(at)).collect::<ct::Result<Vec<_>>>()?;
         // SAFETY: opening the library runs its own initialisation alone.
@@ -87,8 +87,8 @@ fn lend<T: Summed, const R: usize>(
     })?
 }
 
-/// A group in one thread: what is queued in it begins together, so that no rank waits for one that comes later. Where
-/// queueing fails, nothing of the group begins.
+/// A group in one thread: what is queued in it begins together, so that no rank waits for one that
+/// comes later. Where queueing fails, nothing of the group begins.
 fn grouped(queue: Queue<'_>) -> ct::Result<()> {
     group_start().map_err(|error| of_nccl("ncclGroupStart", error))?;
     let queued = queue().map_err(|error| of_nccl("ncclAllReduce", error));

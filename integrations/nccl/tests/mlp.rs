@@ -1,4 +1,5 @@
-//! The layer on one rank and several, on the cpu device: against f64 on the host, and against each other.
+//! The layer on one rank and several, on the cpu device: against f64 on the host, and against each
+//! other.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -64,7 +65,8 @@ fn several_ranks_give_what_one_gives() -> ct::Result<()> {
                 let error = largest(got.iter().zip(&wanted).map(|(a, b)| a - b)) / largest(wanted.iter().copied());
                 assert!(error < 2e-3, "hidden {hidden}, rank {rank} of {ranks}: {error}");
             }
-            // The weights of all ranks are those of the one: columns of the first, rows of the second.
+            // The weights of all ranks are those of the one: columns of the first, rows of the
+            // second.
             let rows: Vec<f64> =
                 (0..ranks).map(|rank| wide(several.operands(rank)[2])).collect::<ct::Result<Vec<_>>>()?.concat();
             assert_eq!(rows, wide(one.operands(0)[2])?);
@@ -90,7 +92,8 @@ fn what_cannot_be_added_up_is_refused() -> ct::Result<()> {
     Ok(())
 }
 
-/// Without a GPU, or without the library, it is an error that says so; with both, sums are what they are on the host.
+/// Without a GPU, or without the library, it is an error that says so; with both, sums are what
+/// they are on the host.
 #[test]
 fn nccl_adds_up_or_says_why_not() -> ct::Result<()> {
     let gpus: Vec<usize> = (0..ct::Device::num_gpus()).collect();

@@ -10,7 +10,8 @@ use pyo3::types::PyCapsule;
 
 use crate::tensor::failed;
 
-/// A result in memory of cutlet, with `__dlpack__`. It is written once, by its `target`, and exported once.
+/// A result in memory of cutlet, with `__dlpack__`. It is written once, by its `target`, and
+/// exported once.
 #[pyclass(module = "cutlet._native")]
 pub struct Buffer {
     /// The bytes, until they are exported.

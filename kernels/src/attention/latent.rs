@@ -136,8 +136,8 @@ fn decode<T: Number>(
         tiles => (ct::bid(0) / tiles, ct::bid(0) % tiles),
     };
     let width = latent / BLOCKS;
-    // Chosen rows have one list, whose layout among threads is that of all loads: the rotated columns
-    // are a block of the same width, with zeros behind them.
+    // Chosen rows have one list, whose layout among threads is that of all loads: the rotated
+    // columns are a block of the same width, with zeros behind them.
     let rotated = if places == Places::Chosen { width.max(rotated) } else { rotated };
     let load = |at: usize, width: usize| q.load((batch, block, tile, at), [1, 1, m, width]).reshape([m, width]);
     let queries: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(i, width)).collect();

@@ -68,8 +68,8 @@ fn of_warps(keys: usize, inner: Modes) -> Modes {
     spatial([(keys / KEYS_OF_WARP) as i64, 1]) * inner
 }
 
-/// Returns 16 rows of keys or queries for each warp in the order of [`in_order`]: a thread has adjacent
-/// columns of two rows.
+/// Returns 16 rows of keys or queries for each warp in the order of [`in_order`]: a thread has
+/// adjacent columns of two rows.
 fn of_keys<T: Number>(tile: Tile<T, 2>) -> Tile<T, 3> {
     let [keys, columns] = tile.shape();
     let each = (columns / 4).min(32);

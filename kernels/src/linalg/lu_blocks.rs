@@ -27,8 +27,8 @@ fn copy<T: MatrixFloat>(a: Array<T, 3>, lu: ArrayMut<T, 3>, order: ArrayMut<i32,
     ct::if_then(column.eq(0), || order.store((batch, row), row * TILE + ct::indices([1, TILE], 1)));
 }
 
-/// Factors the columns from `first` on. Rows of `moves` are of the square of the panel: the row that
-/// each of its rows receives, and the row that receives each of them.
+/// Factors the columns from `first` on. Rows of `moves` are of the square of the panel: the row
+/// that each of its rows receives, and the row that receives each of them.
 fn factor_panel<T: MatrixFloat>(
     lu: ArrayMut<T, 3>,
     order: ArrayMut<i32, 2>,

@@ -1,5 +1,6 @@
-//! The table of promises of `kernels/README.md`, from one list. A test compares the list with the functions of the crate that
-//! launch kernels, and the table with the list: `cargo test -p cutlet-kernels --test kernels promises -- --ignored` writes it.
+//! The table of promises of `kernels/README.md`, from one list. A test compares the list with the
+//! functions of the crate that launch kernels, and the table with the list:
+//! `cargo test -p cutlet-kernels --test kernels promises -- --ignored` writes it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

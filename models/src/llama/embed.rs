@@ -67,8 +67,8 @@ pub struct Step<'a> {
     pub seed: u64,
 }
 
-/// Queues the embeddings of tokens and the sums of squares of `group` adjacent elements, of shape (groups, tokens). In a step,
-/// positions and rows of the cache follow from the lengths.
+/// Queues the embeddings of tokens and the sums of squares of `group` adjacent elements, of shape
+/// (groups, tokens). In a step, positions and rows of the cache follow from the lengths.
 ///
 /// # Errors
 /// Those of the launch.
@@ -98,8 +98,8 @@ fn pick_kernel<T: Number>(
     y.store((row, 0), x * weight.load(0, [form.tile]).unsqueeze(0));
 }
 
-/// Queues the last rows of sequences times the weight of a norm, and the sums of squares of the rows. `starts` has the first
-/// row of each sequence, and the end of the last one.
+/// Queues the last rows of sequences times the weight of a norm, and the sums of squares of the
+/// rows. `starts` has the first row of each sequence, and the end of the last one.
 ///
 /// # Errors
 /// Those of the launch.

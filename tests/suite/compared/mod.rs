@@ -1,4 +1,5 @@
-//! The configurations of the comparison's rows: their PTX, for sums of it, and what the cost model says of them.
+//! The configurations of the comparison's rows: their PTX, for sums of it, and what the cost model
+//! says of them.
 
 #[path = "../../../benches/compare/ours/attention_f8.rs"]
 mod attention_f8;
@@ -49,13 +50,14 @@ use crate::ptxas;
 use crate::runner::{Completion, Trial};
 use crate::sums;
 
-/// The least rank correlation of the cost model with recorded times, on average and of a row: of products and of attention. (Of 8192^3
-/// in 16 bits, records of two element types that take the same time are as unlike each other as 0.74. Rows of attention have five to
-/// seven tiles, of which two or three take nearly as long, and run in persistent forms.)
+/// The least rank correlation of the cost model with recorded times, on average and of a row: of
+/// products and of attention. (Of 8192^3 in 16 bits, records of two element types that take the
+/// same time are as unlike each other as 0.74. Rows of attention have five to seven tiles, of which
+/// two or three take nearly as long, and run in persistent forms.)
 const LEAST: [f64; 2] = [0.62, 0.25];
 
-/// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain launches of the comparison, which were
-/// measured, it changes no plan.
+/// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain
+/// launches of the comparison, which were measured, it changes no plan.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn() -> Result<()>| Trial::new(name, move || test().map(|()| Completion::Completed));
     vec![test("plans::recorded", recorded_order), test("plans::plain", plain_plans)]
@@ -73,7 +75,8 @@ fn recorded_order() -> Result<()> {
         let configurations = recorded::configurations(record, &*row)?;
         let (Some(rho), regret) = recorded::agreement(&configurations) else { continue };
         println!("{name}: rank correlation {rho:.2}, regret {:.1} %", 100.0 * regret);
-        // With a mask and few keys, launches take the persistent form with two blocks on a multiprocessor, which is not modelled.
+        // With a mask and few keys, launches take the persistent form with two blocks on a
+        // multiprocessor, which is not modelled.
         let is_modelled = name != "attention f16 8 16 1024 64 causal";
         ensure!(!is_modelled || rho > LEAST[1], "{name}: rank correlation {rho:.2}");
         all.push(rho);

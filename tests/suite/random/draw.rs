@@ -31,7 +31,8 @@ pub struct Generator {
     newest: bool,
 }
 
-/// Types that Tile IR has for the latest targets alone: there, whole programs with them are skipped.
+/// Types that Tile IR has for the latest targets alone: there, whole programs with them are
+/// skipped.
 fn is_newest(kind: Kind) -> bool {
     matches!(kind, Kind::E8m0 | Kind::F4)
 }
@@ -80,7 +81,8 @@ pub fn generate(seed: u64) -> Program {
     if has_layouts(seed) { with_layouts(&mut generator, program) } else { program }
 }
 
-/// A program that has every form, in the order of the tables, and the names of those for which nothing fits.
+/// A program that has every form, in the order of the tables, and the names of those for which
+/// nothing fits.
 pub fn of_every_form() -> (Program, Vec<&'static str>) {
     let mut random = SmallRng::seed_from_u64(1);
     let (tile, shape) = ([8, 32], [9, 5]);

@@ -1,4 +1,5 @@
-//! Layouts for the tiles of a program, and a program without them: Tile IR leaves them to its compiler.
+//! Layouts for the tiles of a program, and a program without them: Tile IR leaves them to its
+//! compiler.
 
 use std::collections::HashMap;
 

@@ -1,11 +1,11 @@
-//! Random kernels: each is generated from its number, run like any other test, and compared to the last bit with an
-//! evaluation of its own in host arithmetic. The forms that they are made of are rows of the tables in `ops`. One that
-//! fails is reduced to its core, which is printed as Rust.
+//! Random kernels: each is generated from its number, run like any other test, and compared to the
+//! last bit with an evaluation of its own in host arithmetic. The forms that they are made of are
+//! rows of the tables in `ops`. One that fails is reduced to its core, which is printed as Rust.
 //!
-//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are (20; 60 with
-//! `CUTLET_TESTS=all`). A failing
-//! test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds`
-//! says how long a reduction may take (20; 0: none).
+//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there
+//! are (20; 60 with `CUTLET_TESTS=all`). A failing test names its number:
+//! `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds` says
+//! how long a reduction may take (20; 0: none).
 
 mod dispatch;
 mod draw;
@@ -126,7 +126,8 @@ fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String
 
 /// Returns the initial content of the arrays of a kind: of the inputs, or of the outputs.
 fn content<T: Element>(seed: u64, kind: Kind, count: usize, of_output: bool) -> Vec<T> {
-    // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners alone.
+    // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners
+    // alone.
     let spread = match seed % 2 {
         _ if seed % 3 != 1 && seed.is_multiple_of(5) => Spread::Corners,
         0 => Spread::Any,

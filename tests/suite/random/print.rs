@@ -51,7 +51,8 @@ fn names(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The text with names replaced. A name behind a point is a method's or a field's, unless two points make a range.
+/// The text with names replaced. A name behind a point is a method's or a field's, unless two
+/// points make a range.
 fn replaced(text: &str, by: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -89,7 +90,8 @@ impl<'a> Printer<'a> {
     }
 
     pub fn line(&mut self, text: &str) {
-        // A line that closes a bracket stands further left, one that opens one indents what follows.
+        // A line that closes a bracket stands further left, one that opens one indents what
+        // follows.
         let text = text.trim_end();
         self.depth -= usize::from(text.starts_with('}'));
         let _ = writeln!(self.text, "{}{text}", "    ".repeat(self.depth));
@@ -164,7 +166,8 @@ fn tuple(parts: &[String]) -> String {
     format!("({}{})", parts.join(", "), if parts.len() == 1 { "," } else { "" })
 }
 
-/// The kernel of a program as Rust: a function that takes an array for each kind that it reads and writes.
+/// The kernel of a program as Rust: a function that takes an array for each kind that it reads and
+/// writes.
 pub fn kernel(program: &Program) -> String {
     let forms = program.forms().expect("a program that makes sense");
     let mut printer = Printer { program, forms, text: String::new(), depth: 0 };
@@ -212,8 +215,8 @@ pub struct Codes {
 /// Most elements that are printed one by one.
 const MAX_PRINTED: usize = 1024;
 
-/// A whole program: imports, kernel, and a function `run` that launches it on a device and gives the bits of what it
-/// stored.
+/// A whole program: imports, kernel, and a function `run` that launches it on a device and gives
+/// the bits of what it stored.
 pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
     let mut text = String::from("use cutlet as ct;\nuse cutlet::prelude::*;\n\n");
     text.push_str("#[allow(unused_variables, unused_parens, unused_braces)]\n");

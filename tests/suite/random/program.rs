@@ -1,5 +1,6 @@
-//! Random kernels as data: a list of steps over values that have numbers. A program is well-typed if [`Typing`] says
-//! so, and then every result is defined to the last bit, so that all back ends have to agree with the reference.
+//! Random kernels as data: a list of steps over values that have numbers. A program is well-typed
+//! if [`Typing`] says so, and then every result is defined to the last bit, so that all back ends
+//! have to agree with the reference.
 
 use std::hash::{Hash, Hasher};
 
@@ -112,7 +113,8 @@ pub struct Region {
     pub results: Vec<Id>,
 }
 
-/// A kernel: inputs and outputs are arrays of one shape, cut into tiles of one shape, a tile block for each.
+/// A kernel: inputs and outputs are arrays of one shape, cut into tiles of one shape, a tile block
+/// for each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program {
     pub shape: [usize; 2],
@@ -263,7 +265,8 @@ impl Typing {
         Some(())
     }
 
-    /// A region whose parameters have these forms; forms of its results. Its values can be seen afterwards, too.
+    /// A region whose parameters have these forms; forms of its results. Its values can be seen
+    /// afterwards, too.
     pub fn region(&mut self, region: &Region, params: &[Form]) -> Option<Vec<Form>> {
         if region.params.len() != params.len() {
             return None;

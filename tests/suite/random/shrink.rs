@@ -1,6 +1,7 @@
-//! Shrinks a program that fails to one in which nothing more can go (after Zeller and Hildebrandt, "Simplifying and
-//! isolating failure-inducing input", 2002): steps go, become constants or one of their operands, regions are unwrapped,
-//! numbers and shapes become small, as long as a predicate says that the program still fails.
+//! Shrinks a program that fails to one in which nothing more can go (after Zeller and Hildebrandt,
+//! "Simplifying and isolating failure-inducing input", 2002): steps go, become constants or one of
+//! their operands, regions are unwrapped, numbers and shapes become small, as long as a predicate
+//! says that the program still fails.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ pub struct Reducer<'a> {
     program: Program,
 }
 
-/// The smallest program found within the time for which the predicate holds. It holds for the first one.
+/// The smallest program found within the time for which the predicate holds. It holds for the first
+/// one.
 pub fn reduced(program: &Program, limit: Duration, fails: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut reducer = Reducer { fails, until: Instant::now() + limit, program: program.clone() };
     loop {

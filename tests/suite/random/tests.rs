@@ -1,4 +1,5 @@
-//! Tests of the generator itself: every form is drawn, programs are reduced to their core, and what is printed is Rust.
+//! Tests of the generator itself: every form is drawn, programs are reduced to their core, and what
+//! is printed is Rust.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +49,8 @@ fn every_form_is_drawn() -> Result<()> {
     Ok(())
 }
 
-/// A program with every form is in `printed.rs` as it was printed: so it compiles. It computes what it should, too.
+/// A program with every form is in `printed.rs` as it was printed: so it compiles. It computes what
+/// it should, too.
 fn what_is_printed_compiles() -> Result<()> {
     let (program, missing) = of_every_form();
     ensure!(missing.is_empty(), "no operands fit {missing:?}");

@@ -1,4 +1,5 @@
-//! Random products as data: sizes, tiles, views, the way through the sum, what is done with it, hints.
+//! Random products as data: sizes, tiles, views, the way through the sum, what is done with it,
+//! hints.
 
 use cutlet::Hints;
 use rand::rngs::SmallRng;
@@ -96,7 +97,8 @@ pub struct Form {
     /// The product of the tile is multiplied once more, as in attention.
     pub chained: bool,
     pub loops: Loops,
-    /// Rows of the arrays are cut in the kernel, between numbers that it loads, and blocks beyond the result return.
+    /// Rows of the arrays are cut in the kernel, between numbers that it loads, and blocks beyond
+    /// the result return.
     pub ragged: bool,
 }
 

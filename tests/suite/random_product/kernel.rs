@@ -27,7 +27,8 @@ where
     }
 }
 
-/// Element types that can change their sign, in their own arithmetic or in a wider one; u8 stays as it is.
+/// Element types that can change their sign, in their own arithmetic or in a wider one; u8 stays as
+/// it is.
 pub trait Flip: Element {
     fn flip(tile: Tile<Self, 2>) -> Tile<Self, 2>;
 }
@@ -143,7 +144,8 @@ fn result<O: Element>(c: ArrayMut<O, 2>, ends: Option<Array<i32, 2>>, form: Form
     c
 }
 
-/// The product of two matrices, or (`chained`) of three: `(a b) b`, where `a b` is cut to between -2 and 2.
+/// The product of two matrices, or (`chained`) of three: `(a b) b`, where `a b` is cut to between
+/// -2 and 2.
 pub fn product<S, Q, A, B, C, O>(
     a: Array<S, 2>,
     b: Array<Q, 2>,
@@ -176,7 +178,8 @@ pub fn product<S, Q, A, B, C, O>(
     }
 }
 
-/// `a` (m, d) with the rows of `b` (n, d) makes weights, cut to between -2 and 2, for the same rows of `b`.
+/// `a` (m, d) with the rows of `b` (n, d) makes weights, cut to between -2 and 2, for the same rows
+/// of `b`.
 pub fn chained<S, Q, A, B, C, O>(
     a: Array<S, 2>,
     b: Array<Q, 2>,

@@ -30,7 +30,8 @@ pub struct Expected {
     pub scale: f64,
 }
 
-/// The largest error of results `0..count`, each divided by its scale; NaN if one is NaN and should not be.
+/// The largest error of results `0..count`, each divided by its scale; NaN if one is NaN and should
+/// not be.
 pub fn largest_error(count: usize, got: impl Fn(usize) -> f64 + Sync, want: impl Fn(usize) -> Expected + Sync) -> f64 {
     let error = |index| {
         let (got, Expected { value, scale }) = (got(index), want(index));

@@ -30,8 +30,8 @@ pub struct Options {
     opt_level: Option<u32>,
     lines: bool,
     check: Option<Checks>,
-    /// Every tile block runs twice, along an axis that the kernel does not ask for: each element is written by two then, which
-    /// `--check races` has to find.
+    /// Every tile block runs twice, along an axis that the kernel does not ask for: each element is
+    /// written by two then, which `--check races` has to find.
     twice: bool,
 }
 
@@ -221,7 +221,8 @@ impl Options {
     }
 }
 
-/// The first form in full, then the lines that go (`-`) and come (`+`) from one to the next, with three around them.
+/// The first form in full, then the lines that go (`-`) and come (`+`) from one to the next, with
+/// three around them.
 fn changes(forms: &[(&str, String)]) -> String {
     let mut out = forms.first().map_or_else(String::new, |(_, text)| text.clone());
     for pair in forms.windows(2) {

@@ -1,10 +1,12 @@
-//! A small model of blocks with RMSNorm, attention and a gated MLP, by candle's operations or those of cutlet.
+//! A small model of blocks with RMSNorm, attention and a gated MLP, by candle's operations or those
+//! of cutlet.
 
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{Linear, ops};
 use cutlet_candle::{Bits, QuantizedWeight, attention, rms_norm};
 
-/// Source of the operations of a model. Products with weights are candle's in both, except quantized ones.
+/// Source of the operations of a model. Products with weights are candle's in both, except
+/// quantized ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
     /// candle's: the norm of candle-nn, attention of products and a softmax.

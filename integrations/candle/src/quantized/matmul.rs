@@ -15,9 +15,10 @@ use crate::cuda;
 use crate::number::{Number, by_dtype, same_dtype, unsupported};
 use crate::place::Place;
 
-/// A product with quantised weights: an operation for `Tensor::apply_op3`, of activations of shape (…, inputs), codes and
-/// scales as a [`QuantizedWeight`](super::QuantizedWeight) holds them; the result is of shape (…, outputs). Activations,
-/// scales and result are f32, f16 or bf16, all of one type; sums are f32.
+/// A product with quantised weights: an operation for `Tensor::apply_op3`, of activations of shape
+/// (…, inputs), codes and scales as a [`QuantizedWeight`](super::QuantizedWeight) holds them; the
+/// result is of shape (…, outputs). Activations, scales and result are f32, f16 or bf16, all of one
+/// type; sums are f32.
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizedMatmul {
     /// Columns of the weights.

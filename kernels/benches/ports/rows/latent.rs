@@ -7,7 +7,8 @@ use cutlet_kernels::attention::{Latent, Latents, Order};
 
 use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
-/// Decoding with latent vectors. The original has an array of the latent and one of the rotated columns.
+/// Decoding with latent vectors. The original has an array of the latent and one of the rotated
+/// columns.
 fn of_latent<const BATCH: usize, const HEADS: usize, const LENGTH: usize>() -> Case {
     const LATENT: usize = 512;
     const ROTATED: usize = 64;

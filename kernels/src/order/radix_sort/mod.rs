@@ -213,8 +213,8 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     }
 }
 
-/// Queues the sort of keys of shape (n): integers or floats of 16, 32 or 64 bits. -0 is before +0, and NaNs
-/// are after all numbers.
+/// Queues the sort of keys of shape (n): integers or floats of 16, 32 or 64 bits. -0 is before +0,
+/// and NaNs are after all numbers.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, sort_keys};

@@ -44,7 +44,8 @@ impl<T: Element> Matrix for Array<T, 3> {
     }
 }
 
-/// An array with an element for each column of the result: a vector, or a row for each matrix or group.
+/// An array with an element for each column of the result: a vector, or a row for each matrix or
+/// group.
 pub trait Columns: Copy {
     /// The type of the elements.
     type Element: Element;

@@ -17,8 +17,8 @@ const MAX_PARTS: usize = 16;
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     extents: Extents,
-    /// Parts of each sum over the inputs. With few rows there are few tiles of the result, and one tile block for each would
-    /// leave most of a GPU without work.
+    /// Parts of each sum over the inputs. With few rows there are few tiles of the result, and one
+    /// tile block for each would leave most of a GPU without work.
     parts: usize,
 }
 
@@ -42,8 +42,8 @@ fn run<T: Number, F: Narrow>(
         return Ok(());
     }
     let grid = [rows.div_ceil(tm), outputs.div_ceil(tn), count];
-    // Few rows: a step of a tile block has few bytes, so several of them are on a multiprocessor. More would leave one stage
-    // for the activations.
+    // Few rows: a step of a tile block has few bytes, so several of them are on a multiprocessor.
+    // More would leave one stage for the activations.
     let most = 4 - u32::from(tm > 32) - u32::from(F::BITS > 4);
     let hints = if tm <= 64 && size_of::<T>() == 2 { ct::Hints::new().occupancy(most) } else { ct::Hints::new() };
     let launch = ct::Launch::new(grid).hints(hints).stream(stream);
@@ -84,7 +84,8 @@ pub struct Product {
 }
 
 impl Tiles {
-    /// Returns the shape of the scratch array for a result of this shape: (1, 1, 1) if none is needed.
+    /// Returns the shape of the scratch array for a result of this shape: (1, 1, 1) if none is
+    /// needed.
     #[must_use]
     pub fn scratch(&self, result: [usize; 2]) -> [usize; 3] {
         parts_shape(self.parts, result)
@@ -105,7 +106,8 @@ impl Product {
             (_, _) => ([256, 128], 64),
         };
         let blocks = rows.div_ceil(tm) * outputs.div_ceil(tn);
-        // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to have some on their way.
+        // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to
+        // have some on their way.
         let wanted = 4 * device.num_multiprocessors() / blocks.max(1);
         let parts = wanted.min(inputs / (4 * depth)).clamp(1, MAX_PARTS);
         // As many as have something to do.
@@ -114,8 +116,8 @@ impl Product {
         Tiles { extents: ([tm, tn, depth], group), parts }
     }
 
-    /// Queues the product: y = x · (codes · scales). `codes` are of shape (inputs, words of a row of outputs), `scales` of
-    /// (groups of inputs, outputs), `scratch` of [`Tiles::scratch`].
+    /// Queues the product: y = x · (codes · scales). `codes` are of shape (inputs, words of a row
+    /// of outputs), `scales` of (groups of inputs, outputs), `scratch` of [`Tiles::scratch`].
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for codes of another shape; those of the launches.
@@ -136,8 +138,8 @@ impl Product {
         }
     }
 
-    /// Queues the weights as numbers, of shape (inputs, outputs): each is its code times its scale, rounded once. `codes` and
-    /// `scales` are those of [`Product::launch`].
+    /// Queues the weights as numbers, of shape (inputs, outputs): each is its code times its scale,
+    /// rounded once. `codes` and `scales` are those of [`Product::launch`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -207,7 +209,8 @@ mod tests {
         generates::<f32, i8>([64, 64, 64], 16)
     }
 
-    /// With every count of parts that the plan may come to, also more than there are tiles of inputs.
+    /// With every count of parts that the plan may come to, also more than there are tiles of
+    /// inputs.
     #[test]
     fn parts_are_summed() -> ct::Result<()> {
         let device = ct::Device::cpu();

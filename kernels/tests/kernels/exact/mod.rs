@@ -1,5 +1,5 @@
-//! Kernels in exact mode: two programs of one formula store equal bits, without a tolerance, whatever their tiles, splits,
-//! chunks and orders. One test for each family.
+//! Kernels in exact mode: two programs of one formula store equal bits, without a tolerance,
+//! whatever their tiles, splits, chunks and orders. One test for each family.
 
 mod attention;
 mod products;
@@ -31,7 +31,8 @@ impl Results {
         Ok(())
     }
 
-    /// Panics unless all results are those of the first program, whose elements differ from each other.
+    /// Panics unless all results are those of the first program, whose elements differ from each
+    /// other.
     #[track_caller]
     fn agree(&self) {
         let (first, expected) = &self.0[0];

@@ -31,7 +31,8 @@ fn map(sums: &[f64], n: usize, f: impl Fn(f64, usize, usize) -> f64) -> Vec<f64>
 }
 
 fn gelu(x: f64) -> f64 {
-    // The complementary error function by its continued fraction or its series (Abramowitz and Stegun, 7.1.5, 7.1.14).
+    // The complementary error function by its continued fraction or its series (Abramowitz and
+    // Stegun, 7.1.5, 7.1.14).
     let z = x.abs() / std::f64::consts::SQRT_2;
     let erf = if z < 4.0 {
         let (mut term, mut sum) = (z, z);

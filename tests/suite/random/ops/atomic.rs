@@ -1,5 +1,5 @@
-//! Atomic operations: on each element once, so that the value before is defined; or on an element by several, in an
-//! order that makes no difference, with nothing read.
+//! Atomic operations: on each element once, so that the value before is defined; or on an element
+//! by several, in an order that makes no difference, with nothing read.
 
 use super::row::*;
 use super::store::{places, write};
@@ -19,7 +19,8 @@ fn unread(typing: &mut Typing, _: &Step, args: &[Form]) -> Forms {
     fits(typing, args).then(Vec::new)
 }
 
-/// Changes each element of the block's tile under the mask at the place of a number, and gives what was there.
+/// Changes each element of the block's tile under the mask at the place of a number, and gives what
+/// was there.
 fn changed(e: &mut Eval<'_, '_>, change: impl Fn(Kind, Number, Number) -> Number) -> Vec<Values> {
     let (tile, b) = (e.machine.program.tile, e.n(0) as usize);
     let (a, mask, origin) = (e.arg(0), e.arg(1), e.origin());
@@ -143,7 +144,8 @@ fn swapped(e: &mut Eval<'_, '_>) -> Vec<Values> {
     for [i, j] in places(tile).filter(|&[i, j]| mask.stretched(i, j).is_true()) {
         let at = [i, j ^ (b % (1 << tile[1].trailing_zeros()))];
         let there = e.output(kind).inside((origin[0] + at[0]) as i128, (origin[1] + at[1]) as i128);
-        // Outside of the array the value before is what was expected: of columns that are read, nothing.
+        // Outside of the array the value before is what was expected: of columns that are read,
+        // nothing.
         let expected = if j % 2 == 0 { there.unwrap_or(kind.zero()) } else { y.stretched(i, j) };
         old[i * tile[1] + j] = there.unwrap_or(expected);
         if there == Some(expected) {

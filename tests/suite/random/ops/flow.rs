@@ -1,5 +1,6 @@
-//! Loops. Operands of a step: what the loop depends on, then the first state. The regions' parameters: the state, then
-//! the number of the round as one i32; their results: conditions, then the next state.
+//! Loops. Operands of a step: what the loop depends on, then the first state. The regions'
+//! parameters: the state, then the number of the round as one i32; their results: conditions, then
+//! the next state.
 
 use std::rc::Rc;
 

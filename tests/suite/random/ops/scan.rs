@@ -1,4 +1,5 @@
-//! Scans: the first number is the axis, the second one the way (1: reversed, 2: exclusive, 3: both).
+//! Scans: the first number is the axis, the second one the way (1: reversed, 2: exclusive, 3:
+//! both).
 
 use super::arithmetic::{max, min};
 use super::reduce::composed;
