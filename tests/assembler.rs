@@ -14,7 +14,7 @@ use cutlet::aot::Format;
 use cutlet::backend::tileir::Assembler;
 use cutlet::{ArraySpec, Error, Target};
 
-/// The variables that decide where is looked.
+/// Variables of the search.
 const SEARCHED: [&str; 7] =
     ["CUTLET_TILEIRAS", "PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"];
 
@@ -106,8 +106,8 @@ fn the_assembler() -> ct::Result<()> {
     assert!(environment.contains("PATH=") && environment.contains("TMPDIR="), "{environment}");
     assert!(!environment.contains("CUDA_HOME") && !environment.contains("SOMETHING"), "{environment}");
 
-    // It is asked once for a kernel; then the cache answers, also where there is no assembler any
-    // more.
+    // It is called once for a kernel; later the cubin is in the cache, also if there is no
+    // assembler any more.
     let assembled = |list: &[String]| list.iter().filter(|call| call.contains("--gpu-name=sm_100")).count();
     assert_eq!(assembled(&calls(&named)), 1);
     assert_eq!(cubin(2)?, b"cubin\n");
@@ -115,7 +115,7 @@ fn the_assembler() -> ct::Result<()> {
     assert_eq!(cubin(3)?, b"cubin\n");
     assert_eq!(assembled(&calls(&named)), 2);
 
-    // Wishes become arguments; what was assembled with others is not taken for it.
+    // Hints become arguments, and are a part of the key of the cache.
     let none = ct::Hints::new();
     for (count, hints, flags) in [
         (3, none.line_info(true), " --lineinfo"),
@@ -139,7 +139,7 @@ fn the_assembler() -> ct::Result<()> {
     assert_eq!(cubin(3)?, b"cubin\n");
     assert!(matches!(cubin(4), Err(Error::NoDevice(_))));
 
-    // A name that leads nowhere is no reason to look elsewhere.
+    // An invalid path does not start a search in other folders.
     set("CUTLET_TILEIRAS", at("missing"));
     set("PATH", format!("{}:/usr/bin:/bin", at("on-path").display()));
     let error = cubin(5).expect_err("no such file").to_string();

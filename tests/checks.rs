@@ -1,5 +1,5 @@
-//! Checks on request: each fault planted and found, with what is said of it; kernels without faults
-//! run as without checks.
+//! Checks on request: each planted fault is found, with its message; kernels without faults run as
+//! without checks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -29,7 +29,7 @@ fn said(result: ct::Result<()>) -> String {
     text
 }
 
-/// `x op y` of four elements, of which the fourth lies outside of the arrays and is 0.
+/// `x op y` of four elements, of which the fourth is outside of the arrays and is 0.
 fn combined<T: ByteSized + Number>(
     name: &str,
     op: impl Fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1> + Copy,
@@ -98,8 +98,7 @@ fn overflow() {
     );
     assert_eq!(told::<u16>("overflow", |x, y| x.ge(y).select(x - y, 0), [9, 3, 9], [1, 4, 2]), None);
     assert_eq!(told::<u16>("division", |x, y| x - y, [9, 3, 9], [1, 4, 2]), None);
-    // Promises are always checked, whatever else is.
-    // SAFETY: it is not kept, on the cpu back end.
+    // Promises are always checked. SAFETY: it is not kept, on the cpu back end.
     let [checked, plain] = combined::<i32>("overflow", |x, y| unsafe { x.unchecked_add(y) }, [i32::MAX; 3], [1; 3]);
     assert!(checked.is_err() && plain.is_err());
 }
@@ -228,7 +227,7 @@ fn a_doubtful_number_is_an_error_where_it_is_used() {
     used!("a store", |x, zeros, y| y.store(0, ct::if_else(ct::bid(0).eq(0), || zeros + x, || zeros)));
     used!("a store", |x, zeros, y| y.store(0, (zeros + x).sum(0)));
     used!("a store", |x, zeros, y| y.store(0, ct::cat([zeros.extract([0], [2]), (zeros + x).extract([1], [2])], 0)));
-    // Not used: chosen away, decided by others, or nobody's.
+    // Unused values: not selected, without an effect, or without a use.
     let kernel = |zero: Array<i32, 1>, y: ArrayMut<i32, 1>| {
         let (zeros, x) = (zero.load(0, [4]), 1 / zero.load_scalar(0));
         y.store(0, (ct::arange(0..4).lt(0)).select(zeros + x, zeros));

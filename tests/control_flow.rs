@@ -169,8 +169,8 @@ fn host_numbers_fit_the_type_that_a_range_counts_in() -> ct::Result<()> {
     Ok(())
 }
 
-/// A scalar condition selects between tiles, scalars and host values, whichever of them stand on
-/// which side.
+/// A scalar condition selects between tiles, scalars and host values, in any combination on which
+/// side.
 #[test]
 fn a_scalar_selects_between_tiles() -> ct::Result<()> {
     fn kernel(y: ArrayMut<f32, 2>, h: ArrayMut<f16, 1>, s: Scalar<f32>) {

@@ -87,8 +87,7 @@ struct Damage {
 }
 
 impl Damage {
-    /// Calls `read` with damaged copies of each file in turn: flipped bits, other bytes, removed
-    /// bytes.
+    /// Calls `read` with damaged copies of each file: flipped bits, other bytes, removed bytes.
     fn each(&self, files: &[Vec<u8>], read: &mut dyn FnMut(&[u8])) {
         let (start, mut next) = (Instant::now(), numbers(self.seed));
         for round in 0..self.files {
@@ -266,7 +265,7 @@ fn deep_regions_are_read_again() {
 #[test]
 fn absurd_lengths_are_refused_at_once() {
     let file = golden("synth_constants_13.4");
-    // Every byte in turn becomes the start of a number far beyond the file.
+    // Each byte is replaced by the start of a number far beyond the file.
     for at in 12..file.len() {
         let mut longer = file.clone();
         longer.splice(at..=at, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]);

@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::{DeviceArray, Error};
 
-/// Numbers in [-1, 1) that look random.
+/// Pseudo-random numbers in [-1, 1).
 fn noise(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -171,8 +171,8 @@ fn pointers_into_no_array_are_errors_of_the_check_of_bounds() -> ct::Result<()> 
     Ok(())
 }
 
-/// Each element of `y` is the number of Collatz steps of an element of `x`.
-/// One more than what is loaded, in some rounds of a loop.
+/// Each element of `y` is the number of Collatz steps of an element of `x`. Adds one to loaded
+/// numbers, in some iterations of a loop.
 fn successors(x: ct::ArrayMut<i32, 1>, rounds: ct::Scalar<i32>) {
     let tile = x.load([0], [4]);
     let next = ct::fold(ct::range(0, rounds), tile, |_, _| {
@@ -271,7 +271,7 @@ fn extremes(x: ct::Array<f32, 1>, high: ct::ArrayMut<f32, 1>, low: ct::ArrayMut<
     low.atomic_min(at, x);
 }
 
-/// A value that is NaN changes neither numbers nor NaNs, whatever their signs and other bits.
+/// A value that is NaN changes neither numbers nor NaNs, for all signs and other bits.
 #[test]
 fn nans_of_atomic_extrema() -> ct::Result<()> {
     const NAN: u32 = 0x7fc0_0000;

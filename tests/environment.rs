@@ -130,7 +130,8 @@ fn variables() -> ct::Result<()> {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 
-    // A folder that cannot be made is an error that names it; without the wish the launch works.
+    // A folder that cannot be made is an error that names it; without the variable the launch
+    // works.
     set("CUTLET_DUMP", "/proc/cutlet/dump");
     let refused = ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(1.0f32.to_bits())));
     assert!(matches!(&refused, Err(ct::Error::Io { path, .. }) if path.contains("/proc/cutlet")), "{refused:?}");

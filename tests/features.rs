@@ -1,4 +1,4 @@
-//! `docs/features.md` says what there is: its totals are those of its rows, and the names in it are
+//! Consistency of `docs/features.md`: its totals are those of its rows, and the names in it are
 //! names of the crate.
 
 #[path = "architecture/source.rs"]

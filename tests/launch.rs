@@ -127,7 +127,7 @@ fn captured_values_are_never_stale() -> ct::Result<()> {
         ct::launch(kernel, 1, (&mut y,))?;
         assert_eq!(y.to_vec()?, [value; 8]);
     }
-    // A capture of size zero still has its own type; a borrowed one is looked at each time.
+    // A capture of size zero has its own type; a borrowed one is read at each launch.
     let cell = std::cell::Cell::new(5);
     let kernel = |y: ct::ArrayMut<i32, 1>| y.store([ct::bid(0)], ct::full::<i32, 1>([8], cell.get()));
     for value in [5, 6] {
@@ -325,8 +325,8 @@ macro_rules! two_counters {
     };
 }
 
-/// Statics that one macro makes stand at one place and have equal values, and closures over them
-/// are one type.
+/// Statics of one macro have the same source location and equal values, and closures over them are
+/// one type.
 #[test]
 fn globals_are_told_apart() -> ct::Result<()> {
     two_counters!(FIRST SECOND);
@@ -393,7 +393,7 @@ fn fill(y: ct::ArrayMut<i32, 1>, value: ct::Scalar<i32>) {
     y.store([ct::bid(0)], ct::full::<i32, 1>([16], value));
 }
 
-/// Launches `fill`, and says what came of it.
+/// Launches `fill`, and returns the result.
 fn launch_fill() -> Result<(), String> {
     let mut y = ct::Device::cpu().zeros([16]).unwrap();
     ct::launch(fill, 1, (&mut y, 3)).map_err(|error| error.to_string())?;
@@ -442,8 +442,7 @@ fn nested_launches_are_errors_cold_or_warm() -> ct::Result<()> {
     Ok(())
 }
 
-/// A constant whose every trait launches kernels; where it is asked inside of a kernel that is an
-/// error.
+/// A constant whose traits all launch kernels; a call of a trait inside of a kernel is an error.
 #[derive(Debug)]
 struct Launching(u32);
 

@@ -39,7 +39,7 @@ fn devices() -> Vec<ct::Device> {
     std::iter::once(ct::Device::cpu()).chain(gpus).collect()
 }
 
-/// The devices, and on a GPU both back ends as far as they are there.
+/// The devices, and on a GPU the available back ends.
 fn launches() -> Vec<(ct::Device, ct::Launch<'static>)> {
     let mut launches = Vec::new();
     for device in devices() {
@@ -79,7 +79,7 @@ fn modules_that_take_addresses_run_on_arrays() -> ct::Result<()> {
         unsafe { scale.launch(3, (ByPointer(&x), ByPointer(&mut y), 3.0f32))? };
         let address = RawPtr::<f32>::new(y.address() + 48 * 4);
         let from = x.slice(0, 48..64)?;
-        // SAFETY: a block of 16, and `y` is used by nobody else.
+        // SAFETY: a block of 16, and no other work uses `y`.
         unsafe { scale.launch(1, (ByPointer(&from), address, 2.0f32))? };
         let wanted: Vec<f32> = (0..64).map(|i| i as f32 * if i < 48 { 3.0 } else { 2.0 }).collect();
         assert_eq!(y.to_vec()?, wanted);

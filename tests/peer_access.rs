@@ -10,7 +10,7 @@ fn add(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     y.store(i, y.load(i, [1024]) + x.load(i, [1024]));
 }
 
-/// Two GPUs that reach each other in both directions; says so where there are none.
+/// Returns two GPUs that can access each other in both directions; prints a line if there are none.
 fn pair() -> ct::Result<Option<[Device; 2]>> {
     if Device::num_gpus() < 2 {
         eprintln!("skipped: fewer than two GPUs");
@@ -43,7 +43,7 @@ fn arrays_of_another_gpu_are_read_and_written_where_they_are() -> ct::Result<()>
         let mut z = there.full([N], 10)?;
         launch.launch(add, (&x, &mut z))?;
         assert!(is_all(&z, 13)?);
-        // Without a stream the first array says where it runs.
+        // Without a stream the first array determines the device.
         Launch::new(N / 1024).peer_access().launch(add, (&x, &mut y))?;
         assert!(is_all(&y, 10)?);
     }

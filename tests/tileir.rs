@@ -1,5 +1,5 @@
 //! Kernels as Tile IR: how long the text is, what is guarded and what a launch checks instead,
-//! which version is needed, and that equal kernels give equal bytes.
+//! which version is needed, and equality of the bytes of equal kernels.
 
 use std::path::Path;
 
@@ -131,7 +131,7 @@ fn text_and_bytecode_of_a_kernel_say_the_same() {
 #[test]
 fn equal_kernels_give_equal_bytes() {
     assert_eq!(vadd_file(None).bytes, vadd_file(None).bytes);
-    // Wherever the launch stands.
+    // At any source location of the launch.
     let x = ArraySpec::<f32, 1>::new([4096]);
     let elsewhere = ct::export(vadd, (x, x, x.mutable(), Constant(1024)), target("sm_90"), Format::TileIr(None));
     assert_eq!(vadd_file(None).bytes, elsewhere.expect("a kernel").bytes);
@@ -278,7 +278,7 @@ fn ends_of_loops_are_compared_with_the_tiles() {
 
 #[test]
 fn what_runs_only_sometimes_is_asked_only_then() {
-    // All blocks but the first look at their neighbour, in a loop.
+    // All blocks but the first read the flag of the previous block, in a loop.
     fn neighbours(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let i = ct::bid(0);
         let sum = ct::fold(..3, ct::zeros::<f32, 1>([16]), |sum, _| {
@@ -323,7 +323,7 @@ fn what_a_branch_protects_is_no_promise_of_the_launch() {
     let x = ArraySpec::<f32, 1>::new([64]);
     let file = ct::export(some, (x, x.mutable(), 3), target("sm_90"), Format::TileIr(None)).expect("a kernel");
     assert!(file.limits.is_empty(), "{:?}", file.limits);
-    // Blocks from 4 on lie outside, but do nothing.
+    // Blocks from 4 on are outside, but do nothing.
     let params = |n| [0, 64, 1, 0, 64, 1, n];
     assert!(file.fits(100, &params(4)) && !file.fits(100, &params(5)) && file.fits(4, &params(5)));
 }

@@ -258,7 +258,7 @@ fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
     assert_eq!(one.matches("ld.acquire.gpu.global.v4.f32").count(), 2, "{one}");
     assert_eq!(one.matches("st.release.sys.global.v4.f32").count(), 1, "{one}");
     assert!(!one.contains("fence.") && !one.contains(".nc"), "{one}");
-    // Two loads that acquire are followed by barriers, and a store that releases comes behind one.
+    // Two loads that acquire are followed by barriers, and a store that releases comes after one.
     assert_eq!(one.matches("barrier.cta.sync").count(), 3, "{one}");
     let several = code(32768, 32768);
     assert!(several.contains("ld.relaxed.gpu.global.v4.f32") && several.contains("st.relaxed.sys"), "{several}");
@@ -425,8 +425,7 @@ fn matmul_picks_the_accumulator() {
     );
 }
 
-/// The hint writes rounds out, and single ones for what is left; products and steps of run time
-/// stay as they are.
+/// The hint unrolls iterations, with a remainder loop; products and run-time steps do not change.
 #[test]
 fn rounds_stand_in_a_row_where_the_hint_says_so() {
     let kernel = |step: bool, rounds: u32| {

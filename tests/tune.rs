@@ -45,7 +45,7 @@ fn the_fastest_wins_and_failures_are_kept() {
     // Each once at first, where a failure ends it.
     let tried = tried.borrow();
     assert_eq!(tried[..4], [9000, 500, 13, 4000]);
-    // Then five runs in turns of one, each after another that does not count; the others are not
+    // Then five runs in parts of one, each after a run that is not counted; the others are not
     // close enough to the best to be measured once more.
     let times = |of: u64| tried.iter().filter(|&&micros| micros == of).count();
     assert_eq!([9000, 500, 13, 4000].map(times), [11, 11, 1, 11]);
@@ -192,7 +192,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     assert!(why(carried(), &mut long, &all).contains("is out of date: kernel was `"));
     assert!(why(carried().name("triple"), &mut x, &all).contains("no record of `triple`"));
 
-    // Asked to, it measures again, and replaces the record.
+    // On request, it measures again, and replaces the record.
     let afresh = tuner.ignore_cache().run(device, &mut x, all, work).unwrap();
     assert!(!afresh.is_cached());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
@@ -517,7 +517,7 @@ fn a_search_is_replayed_without_its_device() {
     key.device = "NVIDIA H100".into();
     assert!(records.find(&key).unwrap_err().contains("no record of `matmul 4096` for NVIDIA H100 (ptx)"));
 
-    // All of the space, and a search that gives up when it gets worse.
+    // All of the space, and a search that stops when results get worse.
     let all = ct::tune::space(([64, 128, 256], [64, 128, 256], [64]));
     let tuner = ct::Tuner::<(), (i32, i32, i32)>::new().prune(|&(m, n, _)| n >= m);
     let mut rest = all.into_iter();
@@ -551,7 +551,7 @@ fn records_that_are_damaged_are_errors_with_their_lines() {
         let error = wrong(from, to);
         assert!(error.starts_with(&format!("matmul.tune:{place}:1: ")) && error.contains(message), "{error}");
     }
-    // Anything at all: an error or records, never a panic.
+    // Arbitrary text: an error or records, never a panic.
     for at in 0..OF_AN_H200.len() {
         let _ = ct::tune::Records::parse("matmul.tune", &OF_AN_H200[..at]);
         let mut bytes = OF_AN_H200.as_bytes().to_vec();
@@ -580,14 +580,13 @@ fn every_step_is_told() {
 #[test]
 fn plain_launches_are_near_the_best_that_was_recorded() {
     const BEHIND: [(&str, f64); 9] = [
-        // Blocks that take tile after tile, which is another kernel of the example: two teams of
-        // warps take its tiles in turn.
+        // The persistent kernel of the example, with ping-pong groups.
         ("matmul f16 8192 8192 8192", 0.94),
         ("matmul bf16 8192 8192 8192", 0.93),
-        // That, and sums that round more.
+        // The persistent kernel, and less precise sums.
         ("matmul e4m3 8192 8192 8192", 0.89),
         ("matmul e4m3 4096 4096 4096", 0.92),
-        // As many blocks as run at a time: that other kernel, too.
+        // The persistent kernel, too.
         ("batched_matmul f16 8 1024 2048 512", 0.87),
         ("batched_matmul tf32 8 1024 2048 512", 0.94),
         // Terms in parts, for which the example has no kernel.

@@ -4,8 +4,8 @@
 //! 1. For each row and optimization, PTX is generated with the optimization off. Forms with the PTX
 //!    of the plain launch are skipped.
 //! 2. All other forms are compiled on all cores.
-//! 3. The forms of a row are measured in turns. The plain launch is one of them twice: the ratio of
-//!    its two times is the noise.
+//! 3. The forms of a row are measured alternately. The plain launch is one of them twice: the ratio
+//!    of its two times is the noise.
 //!
 //! The ratio of a form is its time over that of the plain launch: 1.10 is a gain of 10 % by the
 //! optimization.
@@ -189,7 +189,7 @@ fn named(row: &dyn Row, subject: &Subject, hints: Hints, kernels: ct::aot::Kerne
     held.unwrap_or_else(|| ct::aot::Kernels::on(device))
 }
 
-/// Measures the forms of a row in turns.
+/// Measures the forms of a row alternately.
 fn measured(subject: Subject, device: Device, millis: f64) -> Result<Outcome> {
     let Subject { name, plain, hints, changed, mut failed } = subject;
     let row = rows::open(name, Place { device, sets: 1 })?;

@@ -34,7 +34,7 @@ fn matmul(a: ct::Array<f16, 2>, b: ct::Array<f16, 2>, c: ct::ArrayMut<f16, 2>, [
     c.store([i, j], acc.cast::<f16>());
 }
 
-/// Measures what the environment asks for and prints nanoseconds, a part a word.
+/// Measures the parts that the environment selects, and prints their nanoseconds as words.
 pub fn of_this_process(device: ct::Device) -> ct::Result<()> {
     let asked = std::env::var(ASKED).unwrap_or_default();
     let whole = asked.ends_with("whole");

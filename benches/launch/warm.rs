@@ -67,7 +67,7 @@ pub fn on_a_gpu(device: ct::Device) -> ct::Result<()> {
         let launch_time = batch(|| ct::launch(vadd, 1, (&a, &b, &mut c, tile)))?;
         stream.synchronize()?;
         let compiled_time = batch(|| compiled.launch(1, (&a, &b, &mut c, tile)))?;
-        // The first rounds warm up.
+        // The first repetitions warm up.
         if round >= 10 {
             bare_times.push(bare_time);
             launch_times.push(launch_time);

@@ -1,10 +1,10 @@
 //! Comparison of the cost model of schedules (`docs/schedule.md`) with measurements: `cargo bench
 //! --bench schedules -- [OPTION]... [ROW]...`.
 //!
-//! On a GPU every plan that a row's plain launch leaves open is forced and measured in turns; how
-//! alike the model's order is to that of the times, and how much slower than the best the chosen
-//! one is, is printed for each row and in total. Without a GPU the model's order is printed, and
-//! how alike it is to that of the configurations whose times `benches/compare/h200.tune` has.
+//! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately;
+//! how alike the model's order is to that of the times, and how much slower than the best the
+//! chosen one is, is printed for each row and in total. Without a GPU the model's order is printed,
+//! and how alike it is to that of the configurations whose times `benches/compare/h200.tune` has.
 
 mod compared;
 mod measured;

@@ -1,4 +1,4 @@
-//! Plans that the plain launches of rows leave open: what the model says of them, and on a GPU how
+//! Plans that the plain launches of rows leave open: their costs by the model, and on a GPU how
 //! long they take.
 
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::compared::configuration::{Place, PlanOfKernel, Row, Step};
 use super::compared::rank::{Total, median, spearman};
 use super::compared::rows;
 
-/// Rounds in which each plan has its turn, and its runs in one.
+/// Repetitions of the measurement of each plan, and the runs of one.
 const ROUNDS: usize = 5;
 const RUNS: usize = 3;
 /// Ratio to the time of the fastest plan above which a plan is not measured again.
@@ -35,7 +35,7 @@ fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     let labels = row.labels();
     let is_plain = |label: &str| label == plain || label.strip_prefix(plain).is_some_and(|rest| rest.starts_with(','));
     let first = labels.iter().position(|label| is_plain(label));
-    // Of products also tiles that two teams can make.
+    // Of products also tiles of two ping-pong groups.
     let persistent = labels.iter().position(|label| {
         label.starts_with("128x128")
             && label.contains("persistent")
@@ -91,7 +91,7 @@ fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> 
     Ok(median(times.into_iter()))
 }
 
-/// Prints what the model says.
+/// Prints the costs of the model.
 pub fn models(rows: &[(&str, &str)]) -> Result<()> {
     for (name, plain) in rows {
         let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
@@ -124,7 +124,7 @@ pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
     Ok(())
 }
 
-/// All plans in turns; what fails, or keeps registers in memory where others do not, is left out.
+/// Measures all plans alternately. Plans that fail, or spill where others do not, are skipped.
 fn measure(row: &dyn Row, index: usize, device: Device, plans: &mut Vec<Plan>) -> Result<()> {
     let launch = |plan: &Plan| row.call_with([index, 0], Backend::Ptx, plan.hints, Step::Launch);
     plans.retain(|plan| launch(plan).is_ok());

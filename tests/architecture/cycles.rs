@@ -19,7 +19,7 @@ use methods::Methods;
 /// The names of a module or item, from the root of the crate on.
 type Name = Vec<String>;
 
-/// A name that a `use` brings in.
+/// A name that a `use` imports.
 struct Use {
     exported: bool,
     /// As written, without what it is renamed to; ends with `*` for all names.
@@ -181,7 +181,7 @@ impl Tree {
             let path = &used.path[..used.path.len() - usize::from(all)];
             let from = self.absolute(&module, path).filter(|from| !all || self.files.contains_key(from))?;
             let found = self.definition(&[&from, &rest[usize::from(!all)..]].concat(), asked)?;
-            // What all names are brought from may lack this one.
+            // A glob import may lack this name.
             let is_there = self.files[&found].defines.contains(item) || found.last() == Some(item);
             (!all || is_there).then_some(found)
         };
@@ -461,7 +461,7 @@ fn circles_are_found() {
     };
     let found = |files: &[(&str, &str)]| circles(&tree(files)).len();
     let facade = ("room", "mod a;\nmod b;\npub use a::A;\npub use b::*;");
-    // Through re-exports of the room, which itself needs nobody.
+    // Through re-exports of the room, which itself needs no other room.
     assert_eq!(found(&[facade, ("room/a", "use super::B;\npub struct A(B);"), ("room/b", "pub struct B;")]), 0);
     assert_eq!(
         found(&[facade, ("room/a", "use super::B;\npub struct A(B);"), ("room/b", "pub struct B(crate::room::A);")]),
@@ -471,7 +471,7 @@ fn circles_are_found() {
     let code = ("room", "mod a;\npub struct Held;\nfn f() { a::go() }");
     assert_eq!(found(&[code, ("room/a", "use super::Held;\npub fn go() -> Held { todo!() }")]), 1);
     assert_eq!(found(&[code, ("room/a", "pub fn go() {}")]), 0);
-    // Over three files, by a module that is brought in, and in a group.
+    // Over three files, by an imported module, and in a group.
     let three = [
         ("room/a", "use super::b;\nfn a() { b::b() }"),
         ("room/b", "use super::{c::{self, C}};\npub fn b() -> C { c::c() }"),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::source::{is_name, is_test, sources, tokens};
 
-/// Rooms of operations, and the files whose `pub use` say which of their names are public.
+/// Rooms of operations, and the files whose `pub use` define which of their names are public.
 const ROOMS: [(&str, &[&str]); 3] = [
     ("ops", &["ops/mod.rs", "lib.rs", "prelude.rs", "ops/pointer/mod.rs"]),
     ("tile", &["lib.rs", "prelude.rs"]),
@@ -37,12 +37,12 @@ struct Scan {
     without: Vec<String>,
     /// True for functions of the host: any call is an example of them.
     host: bool,
-    /// Functions and macros: their names, and rows that would say so in the list of all.
+    /// Functions and macros: their names, and their rows in the list of all operations.
     functions: Vec<(String, String)>,
 }
 
 impl Scan {
-    /// Looks at a line. `is_public`: of the name of a type, or of a function without one.
+    /// Scans a line. `is_public`: of the name of a type, or of a function without one.
     fn line(&mut self, line: &str, is_public: &dyn Fn(&str) -> bool) {
         let (text, indent) = (line.trim(), line.len() - line.trim_start().len());
         let brackets = |text: &str| text.matches('[').count() as i32 - text.matches(']').count() as i32;
@@ -207,7 +207,7 @@ fn scan_of(rooms: &[(&str, &[&str])], host: bool) -> Scan {
 fn every_public_operation_has_a_runnable_example() {
     let Scan { operations, without, .. } = scan_of(&ROOMS, false);
     assert!(without.is_empty(), "{} of {operations} have no example that runs: {without:#?}", without.len());
-    // Were the scan to find less, it would look at the wrong things.
+    // A smaller number shows a defect of the scan.
     assert!(operations >= 500, "{operations} public operations");
 }
 
@@ -237,7 +237,7 @@ fn every_operation_is_in_the_list_of_all() {
     assert!(gone.is_empty(), "docs/operations.md lists what is not there: {gone:?}");
 }
 
-/// Operations whose names only the rows of a macro have, or that stand in other rooms.
+/// Operations whose names are only in the rows of a macro, or in other rooms.
 fn made_by_macros(name: &str) -> bool {
     name.starts_with("atomic_") || ["impl_kernel_args", "read", "write", "array_mut"].contains(&name)
 }

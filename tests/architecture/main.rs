@@ -1,4 +1,4 @@
-//! The rooms of `src/` and who may know whom, read off the paths in the sources.
+//! Permitted dependencies between the rooms of `src/`, compared with the paths in the sources.
 
 mod cycles;
 mod examples;
@@ -14,8 +14,8 @@ use std::path::Path;
 
 use source::{code_of, is_test, sources};
 
-/// A room (path prefix in `src/`, `mod.rs` and extension left out) and the rooms it may name.
-/// The longest matching prefix counts. A room may always name itself and what lies within it.
+/// A room (path prefix in `src/`, `mod.rs` and extension left out) and the rooms it may name. The
+/// longest matching prefix counts. A room may always name itself and its contents.
 const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("target", &[]),
@@ -77,7 +77,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("lib", &["*"]),
 ];
 
-/// Rooms that only these rooms may name, whatever the table above says.
+/// Rooms that only these rooms may name, in precedence over the table above.
 const TOP: &[(&str, &[&str])] = &[
     ("runtime", &["runtime", "launch", "kernel", "test", "lib"]),
     ("launch", &["runtime", "launch", "test", "lib", "prelude", "doctest"]),

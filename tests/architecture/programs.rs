@@ -1,4 +1,4 @@
-//! The examples stand alone: what a reader copies is one short file.
+//! Each example is one short file without further modules.
 
 use std::fs;
 use std::path::Path;

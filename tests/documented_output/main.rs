@@ -3,8 +3,8 @@
 //!
 //! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about
 //! its code; places are lines of the block, as if it were `src/main.rs`.
-//! `CUTLET_BLESS=1 cargo test --test documented_output` writes what is said now into the tutorial,
-//! for a person to read.
+//! `CUTLET_BLESS=1 cargo test --test documented_output` writes the current output into the
+//! tutorial, for a person to read.
 
 #[path = "../../benches/kernels/measure/examples.rs"]
 mod examples;
@@ -47,7 +47,7 @@ fn generate() -> ct::Result<()> {
     Ok(())
 }
 
-/// In a process of its own, for [`remarks`]: generates, if it is asked to.
+/// In a process of its own, for [`remarks`]: generates code if the variable requests it.
 #[test]
 fn generate_if_asked() -> ct::Result<()> {
     if std::env::var_os(ASKED).is_some() { generate() } else { Ok(()) }
@@ -57,7 +57,7 @@ fn generate_if_asked() -> ct::Result<()> {
 fn remarks() -> Vec<String> {
     let mut program = Command::new(std::env::current_exe().expect("the program has a place"));
     let program = program.args(["--exact", "generate_if_asked", "--nocapture", "--test-threads", "1"]);
-    // Neither a GPU nor an assembler that may be there has a say.
+    // The result is independent of a GPU and an assembler.
     let program = program.env("CUDA_VISIBLE_DEVICES", "").env("CUTLET_PTXAS", "/none");
     let output = program.env(ASKED, "1").env("CUTLET_REMARKS", "1").output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);

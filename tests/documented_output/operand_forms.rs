@@ -81,7 +81,8 @@ fn product(
     y.store((i, 0), sum);
 }
 
-/// In a process of its own, for [`table`]: generates the code of all forms, if it is asked to.
+/// In a process of its own, for [`table`]: generates the code of all forms if the variable requests
+/// it.
 #[test]
 fn generate_forms_if_asked() -> ct::Result<()> {
     if std::env::var_os(ASKED).is_none() {

@@ -1,5 +1,5 @@
-//! Exact mode: kernels for one formula store equal bits, whatever their tiles, splits and orders,
-//! and a fault of one term changes the bits.
+//! Exact mode: kernels for one formula store equal bits for all tiles, splits and orders, and a
+//! fault of one term changes the bits.
 //!
 //! Each test runs on the cpu back end, and on a GPU if one is present: through PTX, and through
 //! Tile IR if `tileiras` or the driver compiles it.

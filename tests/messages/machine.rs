@@ -63,7 +63,7 @@ fn large_transpose() -> String {
     )
 }
 
-/// Said on standard error, where the code is made.
+/// Messages on standard error, during the generation of code.
 fn many_registers() -> String {
     let unasked = in_another_process("machine::registers", &[]);
     let asked = in_another_process("machine::registers", &[("CUTLET_REMARKS", "1")]);

@@ -89,7 +89,7 @@ fn copy(a: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
     c.store(i, a.load(i, [tile]) + 1.0);
 }
 
-/// With checks, and what is said on standard error without.
+/// The message with checks, and that on standard error without.
 fn element_offset() -> String {
     let a = Device::cpu().zeros::<f32, 1>([1000]).unwrap();
     let mut c = Device::cpu().zeros([1000]).unwrap();

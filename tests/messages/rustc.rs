@@ -76,7 +76,7 @@ pub fn of_types() -> Vec<(String, String)> {
     names.into_iter().map(said).collect()
 }
 
-/// Everything that is said of a file, which must not compile.
+/// Returns all diagnostics of a file, which must not compile.
 fn compile(file: &str) -> Vec<Said> {
     let (library, dependencies) = library();
     let out = format!("cutlet-messages-{}-{}", std::process::id(), file.replace('/', "-"));
@@ -95,7 +95,7 @@ fn compile(file: &str) -> Vec<Said> {
     text.split("\n\n").filter_map(|block| one(block, file)).collect()
 }
 
-/// The library that was built last before this program, and where it lies.
+/// Returns the library that was built last before this program, and the folder of its dependencies.
 fn library() -> (PathBuf, PathBuf) {
     let program = std::env::current_exe().expect("this program");
     let built = program.metadata().and_then(|meta| meta.modified()).expect("its time");

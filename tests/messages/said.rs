@@ -1,4 +1,4 @@
-//! Cases, and the comparison of what they say with the text that is kept.
+//! Cases, and the comparison of their messages with the stored text.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ pub struct Case {
 
 /// Source of the message of a case.
 pub enum Answer {
-    /// The text that this gives.
+    /// The text that this function returns.
     Said(fn() -> String),
     /// The diagnostics of rustc for the part of this file of `fail/` with the case's title as
     /// heading.
@@ -37,7 +37,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages")
 }
 
-/// Compares what the cases of a group say with `said/NAME.txt`.
+/// Compares the messages of a group with `said/NAME.txt`.
 pub fn compare(group: &Group) {
     let said = |case: &Case| {
         let said = match case.answer {

@@ -66,7 +66,7 @@ fn tile_of_100() -> String {
         c.store((0, 0), a.load((0, 0), [100, 8]).sum(1));
     }
     fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
-        // Nothing is said of what only follows.
+        // Consequential problems are not reported.
         let x = a.load((0, 0), [0, 8]);
         c.store((0, 0), x.sum(1) + x.transpose() + x.sum(2) + x.squeeze(1).unsqueeze(1));
         let [_, _] = x.split(0);

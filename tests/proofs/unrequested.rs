@@ -158,7 +158,7 @@ fn random_kernels_store_the_same() {
         let text = ct::inspect(case.kernel(), (x, x.mutable())).ir().unwrap();
         removed += 2 - promises(&text).1;
         for n in [1, 3, 4, 7, 8, 16, 20, 33, 64] {
-            // With checks, the kernel is interpreted as it is written.
+            // With checks, the kernel is interpreted without rewrites.
             let expected = case.run(n, ct::Checks { memory: true, ..ct::Checks::none() });
             let found = case.run(n, ct::Checks::none());
             assert_eq!(

@@ -37,7 +37,7 @@ pub fn register(suite: &mut Suite) {
     one!(ranks between numbers masks nothing refused long_functions long_lines);
 }
 
-/// Rows and columns of a matrix, and a part of it: what arrays look like.
+/// Arrays: rows and columns of a matrix, and a part of it.
 fn forms<T: Element>(array: &DeviceArray<T, 2>) -> Result<[(&'static str, DeviceView<'_, T, 2>); 4]> {
     let [m, n] = array.shape();
     Ok([
@@ -64,7 +64,7 @@ fn elements<T: ByteSized>(session: Session, device: ct::Device) -> Result<()> {
             let copy = view.expr().to_array()?;
             let from = host(view)?;
             session.check(&what, &copy, &|at| Want::SameBits(from(at).to_bits()))?;
-            // Into places with gaps, beside another form.
+            // Into places with gaps, and in another form.
             let [m, n] = view.shape();
             let mut target = session.unwritten::<T, 2>([2 * n, m])?;
             let other = device.array(&random::<bool>(2, m * n, Spread::Any), [n, m])?;
@@ -324,7 +324,7 @@ fn long_lines(_: Session, device: ct::Device) -> Result<()> {
         let array = device.array(&data, shape)?;
         for (form, view) in forms(&array)? {
             let from = host(view)?;
-            // Beside an array whose elements lie the other way.
+            // With an array in the other order.
             let [m, n] = view.shape();
             let turned = device.from_fn([n, m], |[i, j]| (i * 31 + j) as u32)?;
             let expr = view.zip(turned.transpose()?, |x, y| (x ^ y) | 0x1_0000);

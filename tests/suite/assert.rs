@@ -33,7 +33,7 @@ fn failure(session: Session, launch: impl FnOnce() -> Result<()>) -> Result<Opti
 
 fn check(session: Session, error: Option<String>, accepts: impl Fn(&str) -> bool) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
-    // What Tile IR says it without values.
+    // Tile IR reports the message without values.
     if session.through_tile_ir() {
         ensure!(error.contains("assertion failed"), "{error}");
         return Ok(());
@@ -42,7 +42,7 @@ fn check(session: Session, error: Option<String>, accepts: impl Fn(&str) -> bool
     Ok(())
 }
 
-/// Nothing is said, and nothing is changed.
+/// There is no message and no change.
 fn holds(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
         let at = (ct::bid(0), ct::bid(1));

@@ -47,7 +47,7 @@ fn add_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 1>, at: Array<i32, 1>, up: Arra
     down.atomic_sub_with(at, x, AtomicOptions::new().relaxed(Scope::Device).mask(x.ne(T::from_f64(1.0))));
 }
 
-/// Whole numbers: sums are exact, in whatever order.
+/// Whole numbers: sums are exact in all orders.
 fn additions<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let limit = if matches!(T::NAME, "f16" | "bf16") { 1 } else { 100 };
     let (data, at) = (random::<T>(1, COUNT, Spread::Whole(limit)), bins(2));
@@ -113,7 +113,7 @@ fn extrema<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
 }
 
 /// Patterns of a float type at which its kinds of numbers begin and end: zeros, subnormal and
-/// normal numbers, infinities, NaNs that signal, quiet ones and those of all bits; of both signs.
+/// normal numbers, infinities, signaling and quiet NaNs, and NaNs with all bits set; of both signs.
 pub fn patterns<T: Element>() -> Vec<T> {
     let infinity = T::from_f64(f64::INFINITY).to_bits();
     let (normal, last) = (infinity & infinity.wrapping_neg(), mask::<T>() >> 1);

@@ -1,5 +1,5 @@
-//! Reductions into arrays by tile index: every operation and element type, blocks that meet, tiles
-//! beyond the edges, turned, overlapping, at offsets and at listed positions.
+//! Reductions into arrays by tile index: every operation and element type, blocks with common
+//! elements, tiles beyond the edges, transposed, overlapping, at offsets and at listed positions.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -38,13 +38,13 @@ fn additions_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 2>,
     view.atomic_store_add((0, ct::bid(1)), tile + tile);
 }
 
-/// Ten blocks add to each tile; whole numbers, so that sums are exact in whatever order.
+/// Ten blocks add to each tile; whole numbers, so that sums are exact in all orders.
 fn additions<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     for width in [128, 121, 96] {
         let data = random::<T>(21, 80 * width, Spread::Whole(4));
         let start = random::<T>(22, 7 * width, Spread::Whole(4));
         let x = session.array(&data, [80, width])?;
-        // The last row of the tiles lies outside.
+        // The last row of the tiles is outside.
         let mut sums = session.array(&start, [7, width])?;
         let mut turned = session.device().zeros::<T, 2>([width, 8])?;
         let grid = [10, width.div_ceil(TILE[1])];
@@ -73,7 +73,7 @@ where
     ct::fold(..a.num_tiles(0, [SUMS[0], DEPTH]), (), |(), i| {
         let product = ct::mma(a.load((i, 0), [SUMS[0], DEPTH]), b, ct::zeros::<f32, 2>(SUMS)).cast::<T>();
         y.atomic_store_add((i, block % 2), product);
-        // A branch that all threads take or none: the place where boxes stand is used again.
+        // A uniform branch: the shared memory of boxes is used again.
         ct::if_then(twice, || y.atomic_store_add((i, block % 2), product + product));
     });
 }

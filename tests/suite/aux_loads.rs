@@ -43,8 +43,9 @@ fn levels_kernel<T: Element + CastTo<f32>>(
     y.store((ct::bid(0), 0), sum);
 }
 
-/// Whole numbers, so that sums are exact; keys end amid a tile, and what is beyond them is zero.
-/// Rows of 4 and of 3 whole grains of 16 bytes, and of others, which no box can begin with.
+/// Whole numbers, so that sums are exact; keys end inside of a tile, and the elements after them
+/// are zero. Rows of 4 and of 3 whole grains of 16 bytes, and of others, which no box can begin
+/// with.
 fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
     let d = TILE[2];
     for (queries, count) in [(256, 256), (200, 208), (128, 131), (130, 64)] {
@@ -92,7 +93,7 @@ fn nearest_kernel(
     y.store(ct::bid(0), label.reshape([m]));
 }
 
-/// Whole numbers, with equal distances; centres that fill tiles and that end amid one.
+/// Whole numbers, with equal distances; centres that fill tiles, and that end inside of one.
 fn nearest(session: Session) -> Result<()> {
     let d = 64;
     for (count, centres, [m, n]) in [(256, 512, [128, 128]), (200, 300, [128, 128]), (130, 256, [64, 256])] {

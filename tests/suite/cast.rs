@@ -77,7 +77,7 @@ fn inputs<T: Element>() -> Vec<T> {
     let rows = |count| count * COLUMNS;
     let mut inputs = random::<T>(1, rows(20), Spread::Any);
     if T::DTYPE.is_float() {
-        // Numbers that integer types hold, and that lie between their values.
+        // Numbers of integer types, and numbers between them.
         inputs.extend(random::<T>(2, rows(10), Spread::Between(-300.0, 300.0)));
         inputs.extend(random::<T>(3, rows(5), Spread::Between(-7e4, 7e4)));
     }

@@ -131,7 +131,7 @@ fn bytes(session: Session) -> Result<()> {
         });
         y.store((ct::bid(0), 0), acc);
     }
-    // Of 16 keys that with this number stands here.
+    // The number of the key at this position, of 16.
     let ordered_at = |at: usize| at / 16 * 16 + (at / 4 % 4 * 2) + (at / 2 % 2 * 8) + at % 2;
     for ([rows, keys, m, n, d], ordered) in
         [([150, 192, 128, 64, 64], true), ([150, 192, 128, 64, 64], false), ([70, 256, 64, 128, 32], true)]
@@ -196,8 +196,8 @@ fn scaled_rows(session: Session) -> Result<()> {
 }
 
 /// Blocks that make one tile after another, each by products that depend on each other, with sums
-/// that change their sign: stages go round from one tile to the next, and where they take all of
-/// shared memory, the tile that is stored goes through one of them.
+/// that change their sign: the ring of stages continues from one tile to the next, and where they
+/// occupy all of shared memory, the tile that is stored goes through one of them.
 fn blocks_of_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b, v): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
@@ -233,7 +233,7 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
             let scores: Vec<i32> = (0..keys).map(|j| (0..d).map(|l| a(i, l) * b(j, l)).sum()).collect();
             let mut sums = vec![0i32; e];
             for (tile, scores) in scores.chunks(n).enumerate() {
-                // Rows behind the last one are zeros.
+                // Rows after the last one are zeros.
                 let most = scores.iter().copied().chain((scores.len() < n).then_some(0)).max().unwrap_or(0);
                 let turn = if most > limit { -1 } else { 1 };
                 for (c, sum) in sums.iter_mut().enumerate() {
@@ -295,7 +295,7 @@ fn scaled_tiles(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Sums of a loop that a product behind it adds to, in some of the tiles of a block: they stay
+/// Sums of a loop that a product after it adds to, in some of the tiles of a block: they stay
 /// where they are, unless something else needs them (`again`).
 fn branches(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), y: ArrayMut<f32, 2>, ([m, n, block], again): ([usize; 3], bool)) {

@@ -146,7 +146,7 @@ fn softmax(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Tiles that exceed the free shared memory, and are exchanged in rounds.
+/// Tiles that exceed the free shared memory, and are exchanged in several steps.
 fn large_tiles(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let cluster = ct::cluster(2);

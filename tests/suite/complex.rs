@@ -46,7 +46,7 @@ const GRID: [usize; 2] = [2, 2];
 
 type Numbers<T> = Complex<Tile<T, 2>>;
 
-/// A name, an operation, and what it should give for each pair of numbers.
+/// A name, an operation, and its reference for each pair of numbers.
 type Row<T> = (&'static str, fn(Numbers<T>, Numbers<T>) -> Numbers<T>, fn([f64; 2], [f64; 2]) -> [Want; 2]);
 
 fn at<T: Float>(data: &[T], [i, j]: [usize; 2]) -> [f64; 2] {
@@ -204,7 +204,7 @@ fn sums<T: Float>(session: Session) -> Result<()> {
     })
 }
 
-/// Parts of rows that lie apart in memory, element offsets, and what must not be written.
+/// Parts of non-adjacent rows, element offsets, and elements that must not be written.
 fn access<T: Float>(session: Session) -> Result<()> {
     fn kernel<T: Float>(x: ComplexArray<T, 2>, y: ComplexArrayMut<T, 2>, z: ArrayMut<T, 2>) {
         let from = ct::bid(0);
@@ -277,7 +277,7 @@ fn dft(x: &[[f64; 2]], k: usize, sign: f64) -> [f64; 2] {
     })
 }
 
-/// Rows that lie apart in memory, one more than blocks have; short ones forth and back.
+/// Non-adjacent rows, one more than blocks have; short rows in both directions.
 fn fft<T: ct::math::FftElement>(session: Session, n: usize) -> Result<()> {
     fn kernel<T: ct::math::FftElement>(
         x: ComplexArray<T, 2>,

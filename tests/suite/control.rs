@@ -89,8 +89,8 @@ fn ranges(session: Session) -> Result<()> {
     })
 }
 
-/// Loads of a loop whose counter comes near the end of its type, where copies ahead must not go
-/// past it.
+/// Loads of a loop whose counter comes near the end of its type, where prefetches must not go past
+/// it.
 fn ranges_of_loads(session: Session) -> Result<()> {
     const WIDTH: usize = 512;
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {

@@ -1,4 +1,4 @@
-//! Inputs: random, with the values that break things mixed in. Equal seeds give equal inputs.
+//! Inputs: random, with special values. Equal seeds give equal inputs.
 
 use cutlet::dtype::DType;
 use cutlet::element::Element;

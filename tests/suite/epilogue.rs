@@ -70,7 +70,7 @@ fn check(session: Session, reduced: bool) -> Result<()> {
     Ok(())
 }
 
-/// Largest and smallest numbers of rows behind a product: of every mix of signs, infinities, NaNs
+/// Largest and smallest numbers of rows after a product: of every mix of signs, infinities, NaNs
 /// and zeros within the rows of one warp, in the first block; of one sign only in the others.
 fn extremes(session: Session) -> Result<()> {
     const SIDE: usize = 64;

@@ -516,7 +516,7 @@ fn control(session: Session) -> Result<()> {
     })
 }
 
-/// Parts of tiles that a loop reads and writes: boxes that lie apart, which threads copy ahead.
+/// Parts of tiles that a loop reads and writes: non-adjacent boxes with multistage copies.
 fn streamed(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 3>, y: ArrayMut<f16, 3>, shape: [usize; 3]) {
         let (group, image) = (ct::bid(0), ct::bid(1));

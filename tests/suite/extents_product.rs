@@ -144,7 +144,7 @@ fn bytes_at_eights(session: Session) -> Result<()> {
 }
 
 /// Products of bytes of which a piece needs the sum in other threads than the piece before: it goes
-/// through shared memory, where operands lie, too.
+/// through shared memory, which also has operands.
 fn moved_sums(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
         let sum = ct::fold(..a.num_tiles(0, [k, m]), ct::zeros::<i32, 2>([m, n]), |sum, step| {
@@ -168,8 +168,8 @@ fn moved_sums(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A product that is cut into one of many rows and one of few, which is computed turned: they want
-/// the same right operand in different forms.
+/// A product that is cut into one of many rows and one of few, which is computed transposed: they
+/// want the same right operand in different forms.
 fn transposed_parts<T: MmaInput<T, f32>>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,

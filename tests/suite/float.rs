@@ -372,7 +372,7 @@ fn flush_to_zero(session: Session, operations: Modal<f32>) -> Result<()> {
         if is_subnormal(rounded) {
             Want::nearest(flush(rounded))
         } else if is_subnormal(exact.near) {
-            // Rounds up to the smallest normal number: hardware may look before or after rounding.
+            // Rounds up to the smallest normal number: hardware may test before or after rounding.
             Want::OneOf([0f64.copysign(rounded), rounded])
         } else {
             Want::Rounded(exact, Round::NearestEven)
@@ -441,7 +441,8 @@ fn approximate(session: Session) -> Result<()> {
     let root: Moded<f32> = |a, _, _, mode| a.sqrt_with(mode);
     let want = |[a, _, _]: [f64; 3]| Want::Near { value: a.sqrt(), ulps: 2.0 };
     check_moded(session, "sqrt", root, Rounding::Approx.into(), [&positive, &a, &a], want)?;
-    // 2^(x log2 e): the rounded exponent loses |x| / 2 units beside what the instruction does.
+    // 2^(x log2 e): the rounded exponent loses |x| / 2 units in addition to the error of the
+    // instruction.
     let exponents = random::<f32>(64, COUNT, Spread::Between(-80.0, 80.0));
     check_unary(
         session,

@@ -111,8 +111,8 @@ impl Format {
         let fraction = (code & ((1 << self.fraction) - 1)) as f64;
         let unit = 2f64.powi(-(self.fraction as i32));
         if field == 0 && self.signed {
-            // Two factors, since 2^(1 - bias - fraction) may lie below what `powi` reaches in one
-            // step.
+            // Two factors, since 2^(1 - bias - fraction) may be smaller than the range of `powi` in
+            // one step.
             return fraction * unit * 2f64.powi(1 - self.bias);
         }
         (1.0 + fraction * unit) * 2f64.powi(field - self.bias)
@@ -146,7 +146,7 @@ impl Format {
     }
 
     /// Rounds to this format. NaN stays NaN where there is one; without infinities an overflow
-    /// gives the largest finite number.
+    /// becomes the largest finite number.
     pub fn round(self, value: Real, mode: Round) -> f64 {
         if self == Format::F64 {
             return round_f64(value, mode);

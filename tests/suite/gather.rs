@@ -1,6 +1,6 @@
 //! Gather and scatter: every element type, index tiles of every width, ranges and scalars, masks
 //! and padding, positions inside and outside, contiguous ones at every alignment, arrays whose axes
-//! lie in any order.
+//! are in any order.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -385,7 +385,7 @@ fn wide_indices(session: Session) -> Result<()> {
     let mut far = device.zeros::<u8, 2>([3, row])?;
     let data = random::<u8>(17, 4 * 32, Spread::Any);
     let (near, index) = (session.array(&data, [4, 32])?, session.array(&[0i64, 1, 2, 3], [4])?);
-    // Rows 0 to 2 of the near array; its last one lies outside.
+    // Rows 0 to 2 of the near array; its last one is outside.
     session.launch(far_rows, [1], (&near, &index, &mut far))?;
     let index = session.array(&at, [4])?;
     let mut y = session.unwritten::<u8, 2>([4, 32])?;

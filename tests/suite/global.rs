@@ -41,7 +41,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("global/launch_after_launch", launch_after_launch);
 }
 
-/// `kernel` gives the initial values, and the sums of the values with those in reverse order.
+/// `kernel` returns the initial values, and the sums of the values with those in reverse order.
 fn values<T: Number>(
     session: Session,
     initial: [T; 5],

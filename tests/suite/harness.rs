@@ -39,11 +39,10 @@ pub enum Session {
     Run(Device),
     /// Launches run on this GPU, through Tile IR.
     RunTileIr(Device),
-    /// Launches write bytecode for this target, read it back, and run what it says on the cpu back
-    /// end.
+    /// Launches write bytecode for this target, read it, and execute it on the cpu back end.
     InterpretTileIr(Target),
-    /// Launches run their trace on the cpu back end, as it is, as the ptx back end rewrites it, or
-    /// as it schedules it.
+    /// Launches run their trace on the cpu back end, without rewrites, as the ptx back end rewrites
+    /// it, or as it schedules it.
     Interpret(Stage),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
@@ -230,7 +229,7 @@ impl Session {
         self.check_results(what, array, want, &|_| String::new())
     }
 
-    /// Compares an array with what each element should be; `inputs` says what it was computed from.
+    /// Compares an array with a reference of each element; `inputs` describes its operands.
     pub fn check_results<T: Element, const R: usize>(
         self,
         what: &str,
@@ -276,7 +275,8 @@ fn words_and_memory(given: &dyn AnyArgs) -> (Vec<u64>, Memory) {
         let start = std::ptr::with_exposed_provenance_mut(used.memory().address() as usize);
         // Tile IR changes halves by whole words, of which every allocation has all.
         let bytes = used.memory().len().next_multiple_of(4);
-        // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
+        // SAFETY: the test owns the arrays, which outlive this launch, and runs no other work at
+        // the same time.
         unsafe { memory.add(start, bytes, used.writes()) };
     });
     // SAFETY: kernels make addresses by unsafe functions alone, which ask for this.
@@ -367,7 +367,7 @@ pub fn ravel<const R: usize>(index: [usize; R], shape: [usize; R]) -> usize {
 /// of their own, which products and examples use.
 const ASSEMBLED: [&str; 4] = ["sm_80", "sm_90a", "sm_86", "sm_89"];
 
-/// End of the name of a way that gives all arrays 64-bit indices.
+/// End of the name of a mode with 64-bit indices of all arrays.
 const INDEX64: &str = "_index64";
 
 type Body = dyn Fn(Session) -> Result<()> + Send + Sync;
@@ -465,8 +465,7 @@ impl Suite {
             let target = "sm_100".parse().expect("a target");
             trials.push(trial("cpu_tileir", Some(Session::InterpretTileIr(target))));
             if ["random", "extents/", "mma_loops/"].iter().any(|part| name.starts_with(part)) {
-                // Programs that nobody thought of are where passes go wrong; and tiles are cut by
-                // one.
+                // Random programs contain unforeseen combinations; and tiles are cut by one.
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
             }
@@ -633,7 +632,7 @@ pub fn watch() {
 /// Tests that found out on their way that the target lacks something, by reason.
 static SKIPPED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
-/// Says how many tests were skipped for which reason.
+/// Prints the number of skipped tests for each reason.
 pub fn report_skipped() {
     for (reason, count) in &*SKIPPED.lock().unwrap() {
         println!("skipped: {reason}: {count} tests");

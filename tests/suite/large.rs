@@ -55,7 +55,7 @@ fn rows(session: Session, shape: [usize; 2], tile: [usize; 2], num_warps: Option
     if session.only_compiles() {
         return Ok(());
     }
-    // What lies outside of the array is 0.
+    // Elements outside of the array are 0.
     let element = |at: [usize; 2]| if at[0] < shape[0] && at[1] < shape[1] { data[ravel(at, shape)] } else { 0 };
     let line = |[i, j]: [usize; 2]| -> Vec<i32> {
         match along {

@@ -234,7 +234,7 @@ fn sequences<T: Int + Comparable + ByteSized>(session: Session, length: u32) -> 
     let mut problems = Vec::new();
     for rows in rows.chunks(ROWS) {
         problems.extend(compared(session, [&x, &y], rows)?);
-        // An assembler that is not asked for values sees nothing new in the others.
+        // Without a check of values, the other forms are no new input of the assembler.
         if session.only_compiles() {
             return Ok(());
         }

@@ -1,5 +1,5 @@
 //! Tiles in layouts that a user chooses: drawn at random, for 32 to 512 threads, with replicas,
-//! before and behind every kind of operation. What is computed does not depend on them.
+//! before and after every kind of operation. What is computed does not depend on them.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -40,7 +40,7 @@ type Drawn = (u32, u64);
 
 /// Checks kernels of several seeds, for 32 to 512 threads one after another.
 fn each_draw(session: Session, mut check: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
-    // Tile IR leaves layouts to its compiler, and says so: `tests/hints.rs`.
+    // Tile IR leaves layouts to its compiler, and reports it: `tests/hints.rs`.
     if session.through_tile_ir() {
         return Ok(());
     }
@@ -159,7 +159,7 @@ fn moved<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, z: ArrayMut<T, 2>, dra
     z.store((0, 0), swapped.flip(0).with_layout(drawn(SHAPE, draw, 7)));
 }
 
-/// Tiles turned, taken apart, put together and flipped.
+/// Tiles transposed, split, concatenated and flipped.
 fn moves<T: ByteSized>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<T>(draw.1, ROWS * COLUMNS, Spread::Any);
@@ -167,8 +167,8 @@ fn moves<T: ByteSized>(session: Session) -> Result<()> {
         let (mut y, mut z) = (session.unwritten::<T, 2>([COLUMNS, ROWS])?, session.unwritten::<T, 2>(SHAPE)?);
         session.launch(moved::<T>, [1], (&x, &mut y, &mut z, Constant(draw)))?;
         let value = |i: usize, j: usize| Want::SameBits(data[i * COLUMNS + j].to_bits());
-        // Rows of the turned tile: the first one, the first one of the second half, the second one,
-        // and so on.
+        // Rows of the transposed tile: the first one, the first one of the second half, the second
+        // one, and so on.
         session.check(&format!("turned {draw:?}"), &y, &|[i, j]| value(j, i / 2 + i % 2 * (COLUMNS / 2)))?;
         session.check(&format!("swapped {draw:?}"), &z, &|[i, j]| value(ROWS - 1 - i, (j + COLUMNS / 2) % COLUMNS))
     })
@@ -325,7 +325,7 @@ fn memory(session: Session) -> Result<()> {
 }
 
 fn of_parts(x: Array<i32, 3>, y: ArrayMut<i32, 3>, draw: Drawn) {
-    // Tiles of odd extents beside those that have layouts.
+    // Tiles of odd extents together with tiles that have layouts.
     let (whole, odd) = ([4, 8, 16], [4, 3, 16]);
     let tile = x.load((0, 0, 0), whole).with_layout(drawn(whole, draw, 0));
     let rest = x.load((0, 0, 0), odd).sum(1).with_layout(drawn([4, 1, 16], draw, 1));
@@ -378,7 +378,7 @@ fn summed(x: Array<f32, 2>, y: ArrayMut<f32, 2>, draw: Drawn) {
     y.store((0, 0), sum);
 }
 
-/// Tiles that threads copy ahead to shared memory, in the layout in which they read them.
+/// Multistage copies of tiles to shared memory, in the layout in which the threads read them.
 fn multistage_copies(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<f32>(draw.1, 7 * ROWS * COLUMNS, Spread::Whole(99));

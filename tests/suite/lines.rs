@@ -47,7 +47,7 @@ fn multiply(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
 /// Instructions of machine code and the lines that they come from, in order.
 type Lined = Vec<(String, u32)>;
 
-/// Instructions of PTX and their lines, as the text says.
+/// Instructions of PTX and their lines, by the text.
 fn in_text(ptx: &str) -> Result<Lined> {
     let file = ptx.lines().find(|line| line.starts_with(".file ") && line.ends_with("lines.rs\"")).context("a file")?;
     let mark = format!(".loc {} ", file.split(' ').nth(1).context("a number")?);
@@ -62,7 +62,7 @@ fn in_text(ptx: &str) -> Result<Lined> {
     Ok(lined)
 }
 
-/// Instructions of machine code and their lines, as the assembler's tables say; `None` without a
+/// Instructions of machine code and their lines, by the assembler's tables; `None` without a
 /// disassembler. The same instructions as of the text without lines.
 fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
     let disassembled = |text: &str, option: &str, how: &[&str]| ptxas::disassembled(text, target, option, how);
@@ -108,7 +108,7 @@ fn elementwise(session: Session) -> Result<()> {
     come_from(&text, "mul.rn.f32", &[ROOTS + 4])?;
     come_from(&text, "st.global", &[ROOTS + 5])?;
     let Some(mut code) = in_code(&ptx, &target.to_string())? else { return Ok(()) };
-    // Behind the end are routines of ptxas's own.
+    // Routines of ptxas follow the end.
     code.truncate(code.iter().position(|(text, _)| text == "EXIT ;").context("an end")?);
     come_from(&code, "LDG.", &[ROOTS + 1])?;
     come_from(&code, "MUFU.RSQ", &[ROOTS + 2])?;

@@ -24,7 +24,7 @@
 //!
 //! Bytecode of every kernel is disassembled for two of the four targets of Tile IR, and assembled,
 //! for one of the four, unless other sizes of the same ops were before;
-//! `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
+//! `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for at least one of them, and
 //! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along:
 //! the same program, run before with `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on
 //! `tile_sm_90`, fills the folder, and `gpu_tileir` with the same `CUTLET_CACHE_DIR` finds them
@@ -128,7 +128,7 @@ use std::process::ExitCode;
 use harness::Suite;
 use runner::{Completion, Trial};
 
-/// The tests of the subjects. An assembler of Tile IR is asked about each form of an op once: small
+/// The tests of the subjects. An assembler of Tile IR compiles each form of an op once: small
 /// kernels are first.
 const SUBJECTS: &[fn(&mut Suite)] = &[
     float::register,

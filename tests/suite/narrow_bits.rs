@@ -8,8 +8,8 @@ use cutlet::prelude::*;
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
 
-/// Runs a generic test for each of these formats; where nothing runs, for those that stand before
-/// the bar.
+/// Runs a generic test for each of these formats; if code is only compiled, for those before the
+/// bar.
 macro_rules! formats {
     ($session:ident $test:ident: $($some:ident)+ | $($name:ident)+) => {{
         $($test::<ct::packed::$some>($session)?;)+
@@ -141,11 +141,11 @@ fn check_codes<F: Narrow, const R: usize>(
     Ok(())
 }
 
-/// Rounded, packed, and read again: behind the end of a row lie zeros.
+/// Rounded, packed, and read again: zeros follow the end of a row.
 fn store<F: Narrow>(session: Session) -> Result<()> {
     fn kernel<F: Narrow>(x: Array<f32, 2>, y: PackedArrayMut<F, 2>, z: ArrayMut<u8, 2>, tile: [usize; 2]) {
         let at = [ct::bid(0), ct::bid(1)];
-        // Padding is the largest number, which must not come to lie behind the end of a row.
+        // Padding is the largest number, which must not be stored after the end of a row.
         let padded = ct::LoadOptions::new().padding(Padding::NaN);
         y.store(at, x.load_with(at, tile, padded).cast_narrow::<F>());
         z.store(at, y.load(at, tile).codes());
@@ -166,7 +166,7 @@ fn store<F: Narrow>(session: Session) -> Result<()> {
     })
 }
 
-/// Words that lie in an array of their own, as the last columns of a larger one.
+/// Words in an array of their own, and as the last columns of a larger one.
 fn words(session: Session) -> Result<()> {
     fn kernel(x: PackedArray<ct::packed::i4, 2>, y: ArrayMut<i32, 2>) {
         let at = (0, ct::bid(0));

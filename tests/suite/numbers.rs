@@ -109,7 +109,7 @@ fn kinds<T: Float>(session: Session) -> Result<()> {
     a.extend(specials::<T>());
     check_unary(session, "isinf", |a| a.isinf(), &a, |a| Want::exactly(a.to_f64().is_infinite()))?;
     check_unary(session, "isfinite", |a| a.isfinite(), &a, |a| Want::exactly(a.to_f64().is_finite()))?;
-    // Halves, and what lies beside them: where rounding decides.
+    // Halves and adjacent numbers, where rounding decides.
     let step = T::from_f64(0.5).to_bits();
     let halves = (-40..40).flat_map(|n| {
         let bits = T::from_f64(f64::from(n) / 4.0).to_bits();

@@ -160,7 +160,7 @@ impl BoxForm {
 const ARRAY: [usize; 4] = [3, 11, 13, 72];
 const STEPS: usize = 5;
 
-/// Returns the first element of the box of a step: partly before the array, inside of it, behind
+/// Returns the first element of the box of a step: partly before the array, inside of it, after
 /// it.
 fn first(step: i64) -> [i64; 4] {
     [step % 3 - 1, step * 3 - 4, 5 - step * 2, (step % 2) * 8]
@@ -289,7 +289,7 @@ fn rows(session: Session, form: RowForm, right: bool) -> Result<()> {
     }
     let x = random::<f16>(5, SHAPE[0] * SHAPE[1], Spread::Whole(2));
     let w = random::<f16>(6, 64 * STEPS * 64, Spread::Whole(2));
-    // Rows before the array, inside of it, and behind it.
+    // Rows before the array, inside of it, and after it.
     let count = STEPS * ROWS;
     let list: Vec<i32> = (0..count as i32)
         .map(|place| match form {

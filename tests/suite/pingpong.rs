@@ -1,5 +1,5 @@
-//! Blocks that take tiles in turn, with products that one warpgroup can make alone: on sm_90a their
-//! iterations are dealt to two groups of warps, which must not be seen.
+//! Persistent kernels with products that one warp group can compute: on sm_90a two consumer groups
+//! alternate their iterations, which must not change results.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -65,7 +65,7 @@ where
     f32: CastTo<O>,
 {
     let [m, n] = [136, 208];
-    // Only a GPU goes round rings, which takes long sums.
+    // Long sums use each stage of a pipeline several times, which only a GPU does fast.
     let more = if session.device() == ct::Device::cpu() { 0 } else { 288 };
     for (k, tile, backwards) in [(112, [64, 128, 64], false), (80, [64, 192, 32], true), (144, [128, 64, 64], true)] {
         let k = k + more;
@@ -223,8 +223,8 @@ fn pipelines(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Two teams, one, or as it is without a wish; with more than products in the loop along k, and
-/// small accumulators.
+/// Two groups, one, or the default; with more than products in the loop along k, and small
+/// accumulators.
 fn requested(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

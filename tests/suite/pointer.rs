@@ -47,8 +47,7 @@ fn copy<T: ByteSized>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
     }
 }
 
-/// Nothing is known of the alignment of addresses that the host gives, and they may be those of any
-/// element.
+/// Addresses from the host have no known alignment, and may be those of any element.
 fn copies<T: ByteSized>(session: Session) -> Result<()> {
     let data = random::<T>(1, 1010, Spread::Any);
     let x = session.array(&data, [1010])?;
@@ -341,7 +340,7 @@ fn by_address(rows: Array<u64, 1>, y: ArrayMut<f32, 2>) {
     y.store((ct::bid(0), 0), found.unsqueeze(0));
 }
 
-/// Addresses that lie in memory.
+/// Addresses that are loaded from memory.
 fn table_of_addresses(session: Session) -> Result<()> {
     let data = random::<f32>(12, 1024, Spread::Any);
     let x = session.array(&data, [1024])?;

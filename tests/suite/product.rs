@@ -574,7 +574,7 @@ where
         tile(a, b, c, extents, if let Twice = ORDERS[order] { i / 2 } else { i }, (i, j));
     }
     let tk = if A::DTYPE.bits() == 8 { 64 } else { 32 };
-    // Only a GPU goes round rings, which takes long sums.
+    // Long sums use each stage of a pipeline several times, which only a GPU does fast.
     let k = if session.device() == ct::Device::cpu() { 80 } else { 368 };
     // Three tiles by four, of which rows are left over, and four by three.
     for ([m, n], [tm, tn], transposed, stages) in

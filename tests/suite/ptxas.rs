@@ -63,7 +63,7 @@ fn is_sampled(ptx: &str, target: &str, demand: Demand) -> bool {
 /// sampled.
 ///
 /// # Errors
-/// What the assembler said, if it refused the text, warned, serialised matrix instructions or
+/// The messages of the assembler, if it refused the text, warned, serialised matrix instructions or
 /// spilled.
 pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     if demand == Demand::Noted {
@@ -113,7 +113,7 @@ pub fn is_too_small(target: Target, error: &cutlet::Error) -> bool {
 /// assembled with this option. `None` if the folder of the assembler has no `nvdisasm`.
 ///
 /// # Errors
-/// What one of the two said instead.
+/// The messages of one of the two.
 pub fn disassembled(ptx: &str, target: &str, option: &str, how: &[&str]) -> Result<Option<String>> {
     let Some(nvdisasm) = find().map(|ptxas| ptxas.with_file_name("nvdisasm")).filter(|tool| tool.is_file()) else {
         return Ok(None);
@@ -128,7 +128,7 @@ const CUBIN: &str = "code.cubin";
 /// A folder with the machine code that the assembler makes of PTX with this option.
 ///
 /// # Errors
-/// What the assembler said instead.
+/// The messages of the assembler.
 pub fn machine_code(ptx: &str, target: &str, option: &str) -> Result<Option<TemporaryFolder>> {
     let Some(ptxas) = find() else { return Ok(None) };
     let folder = TemporaryFolder::new()?;

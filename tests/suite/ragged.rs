@@ -1,6 +1,6 @@
 //! Slices between run-time numbers along one axis, as operands and results of products: groups that
 //! begin and end anywhere, empty ones, longer and shorter ones than tiles, ends beyond the array,
-//! tiles before and behind a slice, transposed ones.
+//! tiles before and after a slice, transposed ones.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -159,7 +159,7 @@ fn attention(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Sums over the rows of a group: what is behind the slice counts as zero.
+/// Sums over the rows of a group: what is after the slice counts as zero.
 fn transposed(session: Session) -> Result<()> {
     fn kernel(
         (a, b, ends): (Array<bf16, 2>, Array<bf16, 2>, Array<i32, 2>),
@@ -187,7 +187,7 @@ fn transposed(session: Session) -> Result<()> {
     says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])
 }
 
-/// Tiles before and behind a slice, by tile and by element.
+/// Tiles before and after a slice, by tile and by element.
 fn places(session: Session) -> Result<()> {
     type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<i32, 2>);
     fn kernel((a, b, ends): Inputs, c: ArrayMut<f32, 3>, shift: Scalar<i32>, by_element: bool) {

@@ -1,6 +1,6 @@
 //! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test
-//! programs do: the same arguments, as far as they mean anything here, the same lines and the same
-//! exit status. Knows no test.
+//! programs do: the same arguments, as far as they apply here, the same lines and the same exit
+//! status. Knows no test.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,7 +33,7 @@ impl Trial {
         Trial { name: name.into(), ignored: false, body: Box::new(body) }
     }
 
-    /// The same test; `ignored`: it only runs where it is asked for.
+    /// The same test; `ignored`: it only runs on request.
     pub fn ignored(self, ignored: bool) -> Trial {
         Trial { ignored, ..self }
     }
@@ -184,7 +184,7 @@ fn run_one(body: Box<dyn FnOnce() -> Result<Completion> + Send>) -> Result<Compl
     })
 }
 
-/// Runs those of the tests that the command line asks for.
+/// Runs the tests that the command line selects.
 pub fn run(trials: Vec<Trial>) -> ExitCode {
     let wishes = match Wishes::parse(std::env::args().skip(1)) {
         Ok(wishes) => wishes,

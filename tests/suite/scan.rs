@@ -77,7 +77,7 @@ fn check<T: Element>(
         TILES.into_iter().enumerate().step_by(one_in(3)).filter(|&(_, tile)| !is_too_large(session, tile))
     {
         for axis in [0, 1] {
-            // Every way of one type, one in turn of the others.
+            // Every form for one type, and one form for each of the others.
             let all = T::DTYPE == DType::I1 && tile[0] <= 64;
             let turn = (number + 2 * axis) % 4;
             for (_, (options, reverse, exclusive)) in (0..4).zip(ways()).filter(|&(way, _)| all || way == turn) {
@@ -257,7 +257,7 @@ fn middle_axis(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Scans of what other operations leave behind: transposed tiles, stretched ones, ranges, products,
+/// Scans of results of other operations: transposed tiles, stretched ones, ranges, products,
 /// reductions.
 fn other_layouts(session: Session) -> Result<()> {
     type Out = ArrayMut<f32, 2>;

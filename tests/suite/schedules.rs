@@ -13,7 +13,7 @@ use cutlet::ir::{Module, verify};
 use crate::harness::Session;
 use crate::ptxas::is_too_small;
 
-/// With copies ahead, and with streams.
+/// With multistage copies, and with producers.
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
 /// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator

@@ -16,7 +16,7 @@ use crate::elementwise::Unary;
 use crate::float::functions;
 use crate::harness::{Session, Suite};
 
-/// Arguments that a block looks at together.
+/// Arguments of a block in one iteration.
 const WIDTH: usize = 512;
 
 /// Reference of the results of a function, computed in f64.
@@ -92,8 +92,8 @@ pub fn register(suite: &mut Suite) {
     let op: Unary<f32, f32> = |x| one().div_with(x, Rounding::Approx);
     let reference = Reference::Of(|x| 1.0 / wide(x));
     add(suite, Swept { name: "reciprocal_approx", op, reference, unit: moderate, bound: 2.0 });
-    // The rounded exponent loses |x| / 2 units beside what the instruction does, which flushes to
-    // zero.
+    // The rounded exponent loses |x| / 2 units in addition to the error of the instruction, which
+    // flushes to zero.
     let growing = Unit::Ulps("ulp (1 + |x| / 2)", |x, want| {
         let flushes = want.lt(f64::from(f32::MIN_POSITIVE) * 1.001);
         flushes.select(tile(2f64.powi(23) * 1.001 / 3.0), wide(x.abs()) * 0.5 + 1.0)
@@ -253,7 +253,7 @@ fn sweep(session: Session, swept: Swept) -> Result<()> {
     };
     let wish: Option<u32> = std::env::var("CUTLET_SUITE_SWEEP").ok().and_then(|text| text.parse().ok());
     let sampled = wish.unwrap_or(14).clamp(13, 31);
-    // 2^13 blocks of 2^10 rounds of 2^9 lanes: all patterns. Else a part of them, at an odd
+    // 2^13 blocks of 2^10 iterations of 2^9 lanes: all patterns. Else a part of them, at an odd
     // distance.
     let (blocks, rounds, stride) =
         if dense { (8192, 1024, 1) } else { (16, 1 << (sampled - 13), (1u32 << (32 - sampled)) + 3) };

@@ -157,7 +157,7 @@ fn control_flow(session: Session) -> Result<()> {
         let b = ct::bid(0);
         let x = x.load((b, 0), [4, 256]);
         let numbers = ct::indices([4, 256], 1);
-        // Turned by one place again and again; every other block by two.
+        // Rotated by one place in each iteration; every other block by two.
         let turned = ct::fold(..turns, x, |all, turn| {
             let by = ct::if_else(((b + turn) & 1).eq(0), || numbers + 1, || all.gather(1, (numbers + 2) & 255) & 1);
             all.gather(1, by & 255)

@@ -109,7 +109,7 @@ pub fn begin_test() {
 /// once.
 ///
 /// # Errors
-/// Where the texts differ, or what the assembler said.
+/// Returns the difference of the texts, or the messages of the assembler.
 pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> Result<Vec<u8>>) -> Result<()> {
     static TEXTS: LazyLock<Answers<Vec<u8>>> = LazyLock::new(Default::default);
     static CODE: LazyLock<Answers<(Vec<u8>, Target)>> = LazyLock::new(Default::default);

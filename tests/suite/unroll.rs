@@ -75,7 +75,7 @@ fn counters(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Counters beyond what 32 bits or a sign can say.
+/// Counters beyond the range of 32 bits or of signed integers.
 fn wide(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i64, 1>, ends: Array<u64, 1>) {
         let [a, b] = [0, 1].map(|i| ends.load_scalar(i));
@@ -110,7 +110,7 @@ fn wide(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Each round reads what the one before wrote, other threads' elements, too.
+/// Each iteration reads the elements of the previous one, also those of other threads.
 fn tiles(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, sums: ArrayMut<f32, 1>, rounds: u32) {
         let (row, n) = (ct::bid(0), 256);

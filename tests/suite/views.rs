@@ -100,7 +100,7 @@ fn stores_at<T: Element>(session: Session) -> Result<()> {
 }
 
 /// Offsets that are known while tracing: wide accesses, of the tile or of the vectors around it,
-/// also before and behind the array.
+/// also before and after the array.
 fn known_offsets<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2], by: [i32; 2]) {
         let (a, b) = (ct::bid(0), ct::bid(1));

@@ -23,9 +23,9 @@ pub enum Step<'a> {
     Launches(usize),
     /// Only compile, and report on each kernel.
     Compile(&'a mut Vec<String>),
-    /// Only name the kernels, to be compiled ahead.
+    /// Only name the kernels, to be compiled before the launches.
     CompileSummary(&'a mut Option<ct::aot::Kernels>),
-    /// Only ask for plans, and what the cost model says of them for a target's GPU.
+    /// Only return the plans, and their costs by the model of a target's GPU.
     Plans {
         /// The target.
         target: Target,
@@ -151,7 +151,7 @@ pub fn tileir_rows() -> impl Iterator<Item = (String, Hints)> {
 pub struct Place {
     /// A GPU, or the cpu device for exporting.
     pub device: Device,
-    /// Sets that launches take in turn.
+    /// Sets that launches use in rotation.
     pub sets: usize,
 }
 
@@ -165,7 +165,7 @@ impl Place {
     }
 }
 
-/// A kernel at one size, of whatever arrays.
+/// A kernel at one size, of any arrays.
 pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
@@ -179,7 +179,7 @@ pub trait Row: Tune + Send + Sync {
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()>;
     /// The same with other hints.
     fn call_with(&self, place: [usize; 2], backend: Backend, hints: Hints, step: Step<'_>) -> ct::Result<()>;
-    /// Gives the arrays of a set contents.
+    /// Fills the arrays of a set.
     fn fill(&self, set: usize) -> ct::Result<()>;
 }
 

@@ -11,7 +11,7 @@ use cutlet::prelude::*;
 /// Arrays that can be filled.
 pub trait Fill {
     /// Floats become normal numbers, integers numbers of places in an array as long as theirs,
-    /// bytes anything; what else there is stays. Another seed for each array.
+    /// bytes anything; other contents do not change. Another seed for each array.
     fn fill(&mut self, seed: &mut u64) -> ct::Result<()>;
 }
 

@@ -129,7 +129,7 @@ pub unsafe extern "C" fn compare_serves(row: *const Box<dyn Row>, configuration:
     unsafe { &*row }.serves(configuration, backend(generator)).into()
 }
 
-/// Writes the addresses of the arrays of a set, in the order of the kernel's arguments, and gives
+/// Writes the addresses of the arrays of a set, in the order of the kernel's arguments, and returns
 /// their number.
 ///
 /// # Safety

@@ -203,7 +203,7 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
             tiles.push(([128, 128, depth], NO_HINTS.num_warps(num_warps)));
         }
     }
-    // What four warps can make, so that two teams of them take turns.
+    // Tiles for four warps, so that two ping-pong groups alternate.
     for [tm, tn] in [[128, 192], [128, 128], [192, 128]] {
         tiles.push(([tm, tn, 128 / bytes], PAIRS.num_warps(4)));
     }
@@ -233,7 +233,7 @@ fn product_label<const N: usize>(tile: [usize; N], hints: Hints) -> String {
     format!("{extents}{warps}{blocks}{pairs}")
 }
 
-/// `columns`: the second matrix lies column by column.
+/// `columns`: the second matrix is column-major.
 fn matmul<T, I, O>(place: Place, [m, n, k]: [usize; 3], columns: bool, bytes: usize) -> Result<Box<dyn Row>>
 where
     T: Element + CastTo<I>,

@@ -127,7 +127,7 @@ where
         ),
         device: device.name().to_owned(),
         time,
-        // Two products; half of each lies above the diagonal.
+        // Two products; half of each is above the diagonal.
         work: Work::Flops(if causal { 2.0 } else { 4.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
         tolerance: 2.0 * rounding + 1e-5,

@@ -166,7 +166,7 @@ where
         ),
         device: device.name().to_owned(),
         time,
-        // Five products; half of each lies above the diagonal.
+        // Five products; half of each is above the diagonal.
         work: Work::Flops(if causal { 5.0 } else { 10.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
         // Weights and their gradients are rounded, the result of the forward pass, and the

@@ -78,7 +78,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let (dim, causal, tile) = (cli.dim, cli.causal, cli.tile);
     let form = Constant(([tile[0], tile[1], dim], causal));
     let (shape, along) = ([batch, heads, seq, dim], [batch, heads, dim, seq.next_multiple_of(GROUP)]);
-    // Keys that are turned at a time.
+    // Keys that are transposed at a time.
     let part = Constant([128, dim]);
     let (of_scores, of_values) = (0.75f32, 1.25f32);
     let scale = of_scores * (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
@@ -118,7 +118,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         ),
         device: device.name().to_owned(),
         time,
-        // Two products; half of each lies above the diagonal.
+        // Two products; half of each is above the diagonal.
         work: Work::Flops(if causal { 2.0 } else { 4.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
         // Weights are rounded by half a unit in the last place, the result to bf16; tensor cores

@@ -34,7 +34,7 @@ mod welford;
 
 use anyhow::Result;
 
-/// Runs a kernel as the words of a command line say.
+/// Runs a kernel with the options of a command line.
 pub type Start = fn(&[String]) -> Result<()>;
 
 macro_rules! all {

@@ -15,7 +15,7 @@ options! {
         "m" m: Option<usize> = None,
         /// Columns; a tile holds a whole row.
         "n" n: Option<usize> = None,
-        /// By one reduction over pairs of moments, which needs no second look at the numbers.
+        /// By one reduction over pairs of moments, which reads the numbers once.
         "pairs" pairs: bool = false,
     }
 }

@@ -70,7 +70,7 @@ impl GgufWeight {
     /// matrix.
     ///
     /// # Errors
-    /// For other types than f32, f16 and bf16; what the kernel's launch gives.
+    /// For other types than f32, f16 and bf16; errors of the kernel's launch.
     pub fn dequantize(&self, dtype: DType) -> Result<Tensor> {
         dequantized(&self.bytes, self.op, dtype)
     }

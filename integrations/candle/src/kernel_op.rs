@@ -182,7 +182,7 @@ macro_rules! operations {
                 + Sync
                 + 'static,
         {
-            /// Applies the operation. Tensors that kernels cannot reach as they are, such as
+            /// Applies the operation. Tensors that kernels cannot access directly, such as
             /// broadcast ones, are copied.
             ///
             /// # Errors

@@ -24,7 +24,7 @@ use crate::{gradients, rows_of};
 ///
 /// # Errors
 /// For a weight or bias of another length, rank or type, for other element types and tensors of
-/// rank 0; what the kernel's launch gives.
+/// rank 0; errors of the kernel's launch.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
     let columns = if x.rank() > 0 { x.dim(D::Minus1)? } else { 0 };
     if weight.dims() != [columns] || bias.dims() != [columns] {

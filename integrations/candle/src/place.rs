@@ -5,7 +5,7 @@ use cutlet as ct;
 use cutlet::DeviceView;
 use cutlet::element::Element;
 
-/// Elements at `start` and the sums of multiples of the strides behind it.
+/// Elements at `start` and the sums of multiples of the strides after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<const R: usize> {
     /// The first element's place in the storage.
@@ -76,7 +76,7 @@ impl<const R: usize> Place<R> {
     }
 }
 
-/// The tensor itself where kernels reach its elements as they lie; else a contiguous copy.
+/// Returns the tensor itself if kernels can access its elements; else a contiguous copy.
 pub fn reachable<const R: usize>(x: &Tensor, place: impl Fn(&Layout) -> Result<Place<R>>) -> Result<Tensor> {
     match place(x.layout()) {
         Ok(place) if place.is_apart() => Ok(x.clone()),
@@ -95,7 +95,7 @@ pub fn matrix<T: Element>(x: DeviceView<'_, T, 4>) -> ct::Result<DeviceView<'_, 
 }
 
 /// Axes from the first to the last but one, as few as describe them: those of one element are left
-/// out, and neighbours that lie one behind the other are one. Innermost first.
+/// out, and adjacent axes that are contiguous are merged. Innermost first.
 fn merged(dims: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
     let mut axes: Vec<(usize, usize)> = Vec::new();
     for (&extent, &stride) in dims.iter().zip(strides).rev().filter(|(extent, _)| **extent != 1) {

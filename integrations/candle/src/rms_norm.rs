@@ -91,7 +91,7 @@ impl CustomOp2 for RmsNorm {
 ///
 /// # Errors
 /// For a weight of another length, rank or type, for other element types and tensors of rank 0;
-/// what the kernel's launch gives.
+/// errors of the kernel's launch.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
     let x = reachable(x, |layout| Place::rows("rms_norm", layout))?;
     x.apply_op2(&reachable(weight, |layout| Place::<1>::of("rms_norm", layout))?, RmsNorm { epsilon })

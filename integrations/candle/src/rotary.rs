@@ -25,7 +25,7 @@ use crate::place::matrix;
 /// ```
 ///
 /// # Errors
-/// For other shapes and element types; what the kernel's launch gives.
+/// For other shapes and element types; errors of the kernel's launch.
 pub fn rotary(x: &Tensor, cos: &Tensor, sin: &Tensor, pairs: Pairs) -> Result<Tensor> {
     match *x.dims() {
         [_, _, tokens, dim] if dim % 2 == 0 && cos.dims() == [tokens, dim / 2] && sin.dims() == cos.dims() => {}

@@ -67,7 +67,7 @@ impl CustomOp1 for Softmax {
 /// ```
 ///
 /// # Errors
-/// For other element types and tensors of rank 0; what the kernel's launch gives.
+/// For other element types and tensors of rank 0; errors of the kernel's launch.
 pub fn softmax(x: &Tensor) -> Result<Tensor> {
     reachable(x, |layout| Place::rows("softmax", layout))?.apply_op1(Softmax)
 }

@@ -146,7 +146,7 @@ fn own_kernels_of_two_operands() -> Result<()> {
     .backward(|[a, b], _, grad| Ok([Some(b.broadcast_mul(grad)?), Some(a.broadcast_mul(grad)?)]));
     let (a, b) = (variable(&[3, 5, 50])?, variable(&[3, 5, 50])?);
     same("dots", &[&a, &b], &op.apply(&a, &b)?, &(a.as_tensor() * b.as_tensor())?.sum_keepdim(D::Minus1)?)?;
-    // Tensors that lie otherwise are copied.
+    // Tensors in other orders are copied.
     let turned = a.transpose(0, 1)?;
     let wanted = turned.contiguous()?;
     let [got, want] = [op.apply(&turned, &wanted)?, wanted.sqr()?.sum_keepdim(D::Minus1)?];

@@ -50,7 +50,7 @@ fn close(what: &str, got: &Tensor, wanted: &Tensor, tolerance: f32) -> Result<()
     Ok(())
 }
 
-/// Views of the same shape that lie differently in memory.
+/// Views of the same shape in different orders in memory.
 fn views(dtype: DType) -> Result<Vec<(&'static str, Tensor)>> {
     Ok(vec![
         ("contiguous", random(&[5, 77], dtype)?),
@@ -133,7 +133,7 @@ fn attention_is_that_of_candle() -> Result<()> {
         ([0, 2, 1, 4, 4, 8], DType::F32),
     ];
     for ([batch, heads, key_heads, queries, keys, dim], dtype) in cases {
-        // As they come from the products: heads beside each other in a row.
+        // In the order of the products: a row has all heads.
         let split = |rows: usize, heads: usize| -> Result<Tensor> {
             random(&[batch, rows, heads * dim], dtype)?.reshape((batch, rows, heads, dim))?.transpose(1, 2)
         };

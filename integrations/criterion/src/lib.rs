@@ -3,7 +3,7 @@
 //!
 //! criterion's own clock is that of the host, for which a launch is over when it is queued.
 //! [`DeviceTime`] is a `Measurement` in its place, from an event before the iterations to one
-//! behind them; [`device_time`] is for `iter_custom`, and queues the iterations behind a kernel
+//! after them; [`device_time`] is for `iter_custom`, and queues the iterations after a kernel
 //! that waits, so that kernels of few microseconds are measured without the time between two
 //! launches.
 //!
@@ -105,7 +105,7 @@ impl ValueFormatter for Formatter {
 }
 
 /// Returns the time of this many iterations on the device, for `iter_custom`. All of it is queued
-/// on this stream, behind a kernel that waits.
+/// on this stream, after a kernel that waits.
 ///
 /// # Errors
 /// Those of the work, and [`ct::Error::Driver`] where the device fails.

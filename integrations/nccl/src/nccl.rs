@@ -48,7 +48,7 @@ impl Nccl {
     /// The version of the library, as it writes it: 22809 for 2.28.9.
     ///
     /// # Errors
-    /// [`ct::Error::Driver`] where the library does not say.
+    /// [`ct::Error::Driver`] if the library does not report one.
     pub fn version(&self) -> ct::Result<i32> {
         cudarc::nccl::result::get_nccl_version().map_err(|error| of_nccl("ncclGetVersion", error))
     }

@@ -23,7 +23,7 @@ fn product(x: &[f64], w: &[f64], terms: usize) -> Vec<f64> {
     x.chunks(terms).flat_map(|x| -> Vec<f64> { row(x) }).collect()
 }
 
-/// By the normal distribution, whose integral Simpson's rule gives.
+/// By the normal distribution, integrated by Simpson's rule.
 fn gelu(x: f64) -> f64 {
     let step = x / 200.0;
     let density = |at: usize| (-(at as f64 * step).powi(2) / 2.0).exp() / std::f64::consts::TAU.sqrt();
@@ -92,8 +92,8 @@ fn what_cannot_be_added_up_is_refused() -> ct::Result<()> {
     Ok(())
 }
 
-/// Without a GPU, or without the library, it is an error that says so; with both, sums are what
-/// they are on the host.
+/// Without a GPU, or without the library, it is an error that names the cause; with both, sums are
+/// what they are on the host.
 #[test]
 fn nccl_adds_up_or_says_why_not() -> ct::Result<()> {
     let gpus: Vec<usize> = (0..ct::Device::num_gpus()).collect();

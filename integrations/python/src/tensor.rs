@@ -17,7 +17,7 @@ const USED: &CStr = c"used_dltensor";
 /// Kinds of devices of DLPack whose memory the host reads.
 const HOST: [i32; 2] = [1, 3];
 
-/// A tensor of DLPack that belongs to this library. Its drop gives it back.
+/// A tensor of DLPack that belongs to this library. Its drop releases it.
 struct Owned(NonNull<ManagedTensor>);
 
 // SAFETY: a deleter may be called on any thread.
@@ -27,7 +27,7 @@ unsafe impl Sync for Owned {}
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: the capsule gave this tensor away, and it is deleted once.
+        // SAFETY: the capsule has transferred this tensor, and it is deleted once.
         unsafe {
             if let Some(delete) = self.0.as_ref().deleter {
                 delete(self.0.as_ptr());

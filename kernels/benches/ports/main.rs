@@ -7,7 +7,7 @@
 //!
 //! `cutile/export.py` writes the originals to FOLDER, as cubins. The result of each configuration
 //! is compared with a reference in f64 at some places. The best configurations of the original and
-//! the function of this crate are measured in turns.
+//! the function of this crate are measured alternately.
 
 mod case;
 mod driver;

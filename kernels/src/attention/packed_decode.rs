@@ -126,7 +126,7 @@ fn decode<T: Number>(
         let of_page = page / n;
         let (number, tile) = (table.load_scalar((batch, j / of_page)), j % of_page);
         let seen = (j * n + ct::arange(0..n)).lt(length);
-        // Scales behind the end of a sequence may be no numbers.
+        // Scales after the end of a sequence may be no numbers.
         let load = |(codes, scales): Codes, g: usize| {
             let codes = codes.load((number, head, tile, g), [1, 1, n, group]).cast::<T>().reshape([n, group]);
             let scales = scales.load((number, head, tile, g), [1, 1, n, 1]).reshape([n]);

@@ -60,7 +60,7 @@ impl Prefill<'_> {
 }
 
 impl<'a, A, F> Prefill<'a, A, F> {
-    /// Hides the keys behind the position of a query, or shows them again.
+    /// Hides the keys after the position of a query, or shows them again.
     pub fn causal(self, causal: bool) -> Self {
         Prefill { causal, ..self }
     }

@@ -50,7 +50,7 @@ fn factor_panel<T: MatrixFloat>(
     entry.store(entry.load() + count);
 }
 
-/// Exchanges the rows of some columns before and behind the panel from `first` on. The latter are
+/// Exchanges the rows of some columns before and after the panel from `first` on. The latter are
 /// multiplied by the inverse of the triangle.
 fn exchange<T: MatrixFloat>(lu: ArrayMut<T, 3>, moves: Array<i32, 3>, first: Scalar<i32>, width: usize) {
     let (batch, tile, before) = (ct::bid(1), ct::bid(0), first.ceil_div(TILE as i32));

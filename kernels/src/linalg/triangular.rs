@@ -21,7 +21,7 @@ use crate::launch::Run;
 pub struct Triangle {
     /// The upper triangle instead of the lower one.
     pub upper: bool,
-    /// The system of the transposed matrix. `upper` still describes the matrix as it is given.
+    /// The system of the transposed matrix. `upper` still describes the matrix of the argument.
     pub transposed: bool,
     /// The diagonal is one, and not read.
     pub unit_diagonal: bool,

@@ -143,7 +143,7 @@ fn backward<T: Number>(
     let (token, log) = (policy.0.load_scalar(at), logs.load_scalar(at));
     let chosen = x.load_scalar((at[0], at[1], token)).cast::<f32>() * numbers.0;
     let [_, slope] = loss(chosen - log, policy, at, numbers);
-    // The row behind the last token has no loss.
+    // The row after the last token has no loss.
     let counted = policy.4.map_or(ct::scalar(true), |mask| mask.load_scalar(at).ne(0)) & at[1].lt(logs.extent(1));
     let scale = counted.select(slope * dloss.load_scalar(at) * numbers.0, 0.0);
     let column = (part * COLUMNS + ct::arange(0..COLUMNS)).reshape(shape);

@@ -21,14 +21,14 @@ use crate::norms::rows::mode;
 struct Form {
     tile: [usize; 3],
     smoothed: bool,
-    /// Tiles reach behind the last word.
+    /// Tiles reach beyond the last word.
     padded: bool,
 }
 
 /// The tile of logits of a block.
 struct Logits {
     at: [Scalar<i32>; 2],
-    /// -inf behind the last word.
+    /// -inf after the last word.
     logits: Tile<f32, 2>,
     /// Words of the columns.
     columns: Tile<i32, 2>,

@@ -45,7 +45,7 @@ fn kernel<T: Number>(
         let [i, j] = ct::swizzle_2d(index, rows, columns, 8);
         let expert = of_tile.load_scalar(i);
         let pairs = pairs.load(i, [tm]);
-        // A free place is behind the last token.
+        // A free place is after the last token.
         let token = pairs / taken;
         let product = ct::fold(..steps, ct::zeros::<f32, 2>([tm, tn]), |sums, k| {
             let w = w.load((expert, j, k), [1, tn, tk]).reshape([tn, tk]);

@@ -54,7 +54,7 @@ fn kernel<T: Number>(
     ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), |index| {
         let [i, j] = ct::swizzle_2d(index, rows, columns, 8);
         let expert = of_tile.load_scalar(i);
-        // A free place is behind the last token.
+        // A free place is after the last token.
         let token = pairs.load(i, [tm]) / taken;
         let shape = if swapped { [parts * tn, tm] } else { [tm, parts * tn] };
         let sums = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>(shape), |sums, k| {

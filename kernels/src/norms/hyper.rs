@@ -1,8 +1,8 @@
 //! Manifold-constrained hyper-connections (Xie et al., 2025): weights of the residual streams of a
-//! token, and the streams behind a layer.
+//! token, and the streams after a layer.
 //!
 //! The weights are a product of all streams with few columns, over the root of their mean square.
-//! Blocks divide the terms (split-K); the last block of a tile adds the parts. A column behind the
+//! Blocks divide the terms (split-K); the last block of a tile adds the parts. A column after the
 //! product has the sums of squares.
 
 use cutlet as ct;
@@ -124,7 +124,7 @@ pub struct HyperScratch {
 /// Hyper-connections of some residual streams.
 ///
 /// A token with n streams has n² + 2 n weights: n of the streams before a layer, n of the result of
-/// the layer, and n x n of the streams behind it.
+/// the layer, and n x n of the streams after it.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -207,7 +207,7 @@ impl HyperConnections {
         ct::Launch::new([form.parts, tiles]).stream(stream).run(weights::<T>, arguments)
     }
 
-    /// Queues the streams behind a layer: those of shape (tokens, n, columns) from the streams
+    /// Queues the streams after a layer: those of shape (tokens, n, columns) from the streams
     /// before it, the results of the layer (tokens, columns) and the weights. Stream i is w\[n +
     /// i\] · layer + Σ w\[2 n + n i + j\] · stream j.
     ///

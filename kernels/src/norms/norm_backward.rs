@@ -79,7 +79,7 @@ fn kernel<T: Number>(
                 (x, None, squares, along, None)
             }
         };
-        // Rows behind the last one are zeros, whose scale is finite for every epsilon.
+        // Rows after the last one are zeros, whose scale is finite for every epsilon.
         let scale = (squares / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
         let normal = x * scale;
         let along = along * scale / count;

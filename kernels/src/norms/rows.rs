@@ -197,7 +197,7 @@ impl Rows {
     }
 
     /// Loop over the chunks of a row. The state depends on the whole row; the flag is true for a
-    /// chunk that reaches behind the end of the row.
+    /// chunk that reaches beyond the end of the row.
     pub fn fold<S: LoopState>(self, columns: Scalar<i32>, start: S, step: impl Fn(S, Scalar<i32>, bool) -> S) -> S {
         let whole = columns / self.form.tile as i32;
         let state = ct::fold(..whole, start, |state, j| step(state, j, false));
@@ -235,7 +235,7 @@ impl Rows {
         self.cluster.map_or(max, |cluster| cluster.reduce_max(max))
     }
 
-    /// Tile `j` along the row with zeros behind the end of the row.
+    /// Tile `j` along the row with zeros after the end of the row.
     pub fn inside(self, x: Tile<f32, 4>, j: Scalar<i32>, columns: Scalar<i32>) -> Tile<f32, 4> {
         if !self.form.padded {
             return x;

@@ -13,7 +13,7 @@ use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
 
-/// Loads a tile. Elements behind the end of the row are -inf, if there are any.
+/// Loads a tile. Elements after the end of the row are -inf, if there are any.
 pub fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form, padded: bool) -> Tile<f32, 4> {
     let padding = if padded { Padding::NegInf } else { Padding::Zero };
     x.load_with(at, form.shape(), LoadOptions::new().padding(padding)).cast::<f32>()

@@ -4,7 +4,7 @@
 //!
 //! Tensor cores add 128 terms to zero; a multiply-add with the scales of this block adds them to
 //! the sums. The scales are copied with the operands. The two warp groups of a tile block multiply
-//! in turn: one scales while the other multiplies.
+//! alternately: one scales while the other multiplies.
 
 use cutlet as ct;
 use cutlet::element::{Element, MmaInput};

@@ -2,7 +2,7 @@
 //!
 //! New values of a chunk are V' = T (β V - β e^G K S), with the state S before the chunk and the
 //! inverse T = (1 + A)⁻¹, where A has the products of keys below the diagonal times β. H is the
-//! gradient of the state behind the chunk.
+//! gradient of the state after the chunk.
 //!
 //! 1. The chunks are prepared again, and the states S and the new values V' are kept.
 //! 2. From the last chunk on: dV' = scale Pᵀ dO + (e^(last G - G) K) H with the scores P, and H ←
@@ -82,7 +82,7 @@ fn states<T: Number>(
 /// Keys W, decayed queries and keys, and scores; decays.
 type Decayed<T> = ([Array<T, 4>; 4], Array<f32, 3>);
 
-/// Stores the gradients of the states behind each chunk and of the new values, of a part of the
+/// Stores the gradients of the states after each chunk and of the new values, of a part of the
 /// values of a head.
 fn state_gradients<T: Number>(
     ([w, queries, ends, scores], decays): Decayed<T>,

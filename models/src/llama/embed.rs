@@ -59,7 +59,7 @@ pub struct Step<'a> {
     pub table: DeviceView<'a, i32, 2>,
     /// Ids of the tokens of each sequence, of shape (sequences, tokens).
     pub history: DeviceViewMut<'a, i32, 2>,
-    /// Position of each row, and its row of the cache: -1 behind the last page.
+    /// Position of each row, and its row of the cache: -1 after the last page.
     pub rows: [DeviceViewMut<'a, i32, 1>; 2],
     /// Uniform numbers of the position and the row.
     pub draws: DeviceViewMut<'a, f32, 1>,

@@ -3,8 +3,8 @@
 //!
 //! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one
 //! step of the loops and one tile block: the term is lost, doubled, or that of the neighbour. The
-//! interpreter runs the trace as it is. A fault is counted if it changes a bit that the test
-//! stores, with floats or in exact mode: a product of zero that is lost does not.
+//! interpreter runs the trace without rewrites. A fault is counted if it changes a bit that the
+//! test stores, with floats or in exact mode: a product of zero that is lost does not.
 //! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class ([`FEW`]). All cores share
 //! the faults.
 

@@ -152,7 +152,7 @@ impl Generator {
 
     pub fn fill(&mut self, scope: &mut Scope, length: usize, depth: usize) {
         for _ in 0..length {
-            // Not every choice fits the values at hand: try until one does.
+            // Not every choice fits the current values: draw until one does.
             while self.try_step(scope, depth).is_none() {}
         }
     }

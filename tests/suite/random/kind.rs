@@ -154,7 +154,7 @@ impl Kind {
 
     pub fn rounded_by(self, real: Real, round: Round) -> Number {
         let format = self.format().expect("a float");
-        // What f64 arithmetic gives is rounded already.
+        // Results of f64 arithmetic are already rounded.
         Number::Float(if self == Kind::F64 { real.near } else { format.round(real, round) })
     }
 

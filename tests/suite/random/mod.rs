@@ -166,7 +166,7 @@ fn codes(seed: u64, program: &Program) -> [Vec<Codes>; 2] {
     })
 }
 
-/// The contents as numbers: by kind, and codes behind them.
+/// The contents as numbers: by kind, and codes after them.
 fn values(contents: &[Content], codes: &[Codes], shape: [usize; 2]) -> Arrays {
     let mut arrays: Arrays = vec![None; Kind::ARRAYS.len() + 1 + Packed::ALL.len()];
     for Codes { packed, codes } in codes {

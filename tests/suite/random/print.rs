@@ -51,7 +51,7 @@ fn names(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The text with names replaced. A name behind a point is a method's or a field's, unless two
+/// The text with names replaced. A name after a point is a method's or a field's, unless two
 /// points make a range.
 fn replaced(text: &str, by: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
@@ -90,15 +90,14 @@ impl<'a> Printer<'a> {
     }
 
     pub fn line(&mut self, text: &str) {
-        // A line that closes a bracket stands further left, one that opens one indents what
-        // follows.
+        // A line that closes a bracket is less indented, one that opens one indents what follows.
         let text = text.trim_end();
         self.depth -= usize::from(text.starts_with('}'));
         let _ = writeln!(self.text, "{}{text}", "    ".repeat(self.depth));
         self.depth += usize::from(text.ends_with('{'));
     }
 
-    /// The steps of a region and what it gives.
+    /// The steps of a region and its results.
     pub fn region(&mut self, region: &Region, _: &[Id]) {
         self.steps(&region.steps);
         if !region.results.is_empty() {

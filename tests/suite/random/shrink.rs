@@ -198,7 +198,7 @@ impl Reducer<'_> {
         for regions in bodies {
             let mut inside: Vec<Step> = regions.iter().flat_map(|region| region.steps.clone()).collect();
             let params = &regions[0].params;
-            // The first state is the last of the operands; the number of the round becomes 0.
+            // The first state is the last of the operands; the number of the iteration becomes 0.
             let init = step.args[step.args.len().saturating_sub(params.len().saturating_sub(1))..].to_vec();
             if let Some(&round) = params.last() {
                 inside.insert(0, constant(Form::new(Kind::I32, [1, 1]), round));

@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 pub enum Way {
     /// Loaded, converted if the array has another type, multiplied.
     Straight,
-    /// The array is loaded the other way round, and the tile transposed.
+    /// The array is loaded in the other order, and the tile transposed.
     Turned,
     /// Negated in between, so that it has to go through registers.
     Negated,
@@ -62,11 +62,11 @@ pub enum Epilogue {
 /// A part of a larger array, as a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// The array is stored the other way round.
+    /// The array is stored in the other order.
     pub turned: bool,
     /// Elements before the part, by axis of the part.
     pub front: [usize; 2],
-    /// Elements behind it.
+    /// Elements after the part.
     pub back: [usize; 2],
     /// Step between the elements of the part.
     pub step: [usize; 2],
@@ -79,7 +79,7 @@ pub struct Loops {
     pub stages: Option<u32>,
     /// Hint for a producer of that loop.
     pub streamed: Option<bool>,
-    /// Teams that take tile after tile.
+    /// Ping-pong groups.
     pub teams: Option<u32>,
 }
 

@@ -52,7 +52,7 @@ fn number<C: Element>(value: f64) -> C {
     C::from_f64(value)
 }
 
-/// The loop along k with its wishes.
+/// The loop along k with its hints.
 fn along(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
     let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.num_stages(stages));
     loops.streamed.into_iter().fold(range, |range, streamed| range.warp_specialize(streamed))

@@ -43,7 +43,7 @@ pub fn register(suite: &mut Suite) {
     }
 }
 
-/// Products with small patterns of shared memory, one operand of which TMA brings and threads the
+/// Products with small patterns of shared memory, one operand of which TMA loads, and threads the
 /// other one.
 fn register_mixed(suite: &mut Suite) {
     let whole = Part { turned: false, front: [0, 0], back: [0, 0], step: [1, 1] };
@@ -162,7 +162,7 @@ fn run(session: Session, seed: u64) -> Result<()> {
     }
 }
 
-/// Extents of the whole array, as it is stored.
+/// Extents of the whole array in memory.
 fn stored(part: Part, size: [usize; 2]) -> [usize; 2] {
     let [rows, columns] = [0, 1].map(|axis| part.front[axis] + size[axis] * part.step[axis] + part.back[axis]);
     if part.turned { [columns, rows] } else { [rows, columns] }

@@ -101,7 +101,7 @@ impl Options {
   --check             what is checked on the cpu back end, as by CUTLET_CHECK: all, or races, bounds, division, …
                       with commas between";
 
-    /// Takes the option of this name from the words behind it; false: there is none.
+    /// Takes the option of this name from the words after it; false: there is none.
     pub fn take(&mut self, name: &str, words: &mut Words) -> Result<bool> {
         match name {
             "backend" => self.backend = Value::take(words)?,
@@ -193,7 +193,7 @@ impl Options {
         }
     }
 
-    /// Prints the code that was asked for, if any was, of a launch with these arguments.
+    /// Prints the requested code, if any, of a launch with these arguments.
     pub fn emit<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,

@@ -7,7 +7,7 @@ use cutlet::{Backend, Bench, Device};
 
 use super::Options;
 
-/// Argument sets that launches take in turn, so that no launch finds its inputs in the cache
+/// Argument sets that launches use in rotation, so that no launch finds its inputs in the cache
 /// because the one before read them.
 #[derive(Debug)]
 pub struct Rotation<S> {

@@ -36,7 +36,7 @@ impl<'a> Words<'a> {
         word.with_context(|| format!("--{}: a value is missing", self.name))
     }
 
-    /// The next word as what it says.
+    /// Parses the next word.
     pub fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(&mut self) -> Result<T> {
         let word = self.word()?;
         word.parse().map_err(|error| anyhow!("--{} {word}: {error}", self.name))

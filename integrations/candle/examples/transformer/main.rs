@@ -1,4 +1,4 @@
-//! A small model, and each of its operations, by candle and by cutlet in turns:
+//! A small model, and each of its operations, by candle and by cutlet alternately:
 //! `cargo run --release --example transformer`.
 //!
 //! With `--features cuda` on a GPU. Options: `--tokens 2048`, `--width 2048`, `--blocks 2`,
@@ -28,7 +28,7 @@ fn option<T: FromStr>(name: &str, default: T) -> Result<T> {
     }
 }
 
-/// Runs something by both in turns, and prints the median of the times of each and how far the
+/// Runs something by both alternately, and prints the median of the times of each and how far the
 /// results differ.
 fn compare(
     what: &str,

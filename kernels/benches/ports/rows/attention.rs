@@ -95,7 +95,7 @@ impl<const WINDOW: usize> Shape for Softcap<WINDOW> {
     const CAP: Option<f32> = Some(50.0);
 }
 
-/// Keys at most 127 before or behind a query.
+/// Keys at most 127 before or after a query.
 struct Neighbors;
 
 impl Shape for Neighbors {

@@ -22,7 +22,7 @@ pub fn dot(q: &[f64], k: &[f64], row: usize) -> f64 {
     q.iter().zip(&k[row * q.len()..]).map(|(a, b)| a * b).sum()
 }
 
-/// Attention of sequences of different lengths. The original has them behind padding, ours has them
+/// Attention of sequences of different lengths. The original has them after padding, ours has them
 /// packed.
 fn of_packed<const BATCH: usize, const LENGTH: usize>() -> Case {
     const HEADS: [usize; 3] = [16, 8, 8];

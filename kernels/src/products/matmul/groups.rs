@@ -2,7 +2,7 @@
 //! first row.
 //!
 //! Group g has the row tiles from offset(g) / m + g on, for tiles of m rows. The next group begins
-//! behind its last tile, and at most one tile of a group has no rows. So a search in the offsets
+//! after its last tile, and at most one tile of a group has no rows. So a search in the offsets
 //! finds the group of a tile, by scalars alone.
 
 use cutlet as ct;

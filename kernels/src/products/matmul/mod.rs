@@ -1,8 +1,8 @@
 //! Matrix products with a prologue and an epilogue: c = epilogue(prologue(a) · b), in one kernel.
 //!
-//! On Hopper, a producer warp copies tiles of the operands by TMA, several steps ahead, and warp
-//! groups multiply them by `wgmma`. A tile block computes one tile after another. Few tiles are
-//! divided along the terms (split-K, Stream-K). The results are the same in each launch of a
+//! On Hopper, a producer warp prefetches tiles of the operands by TMA, several steps early, and
+//! warp groups multiply them by `wgmma`. A tile block computes one tile after another. Few tiles
+//! are divided along the terms (split-K, Stream-K). The results are the same in each launch of a
 //! configuration.
 
 mod ahead;

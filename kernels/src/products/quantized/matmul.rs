@@ -27,7 +27,7 @@ fn parts_shape(parts: usize, [rows, outputs]: [usize; 2]) -> [usize; 3] {
     if parts > 1 { [parts, rows, outputs] } else { [1, 1, 1] }
 }
 
-/// Launches what `tiles` says.
+/// Launches the kernel with the division `tiles`.
 fn run<T: Number, F: Narrow>(
     Tiles { extents, parts: count }: Tiles,
     stream: &Stream,

@@ -140,7 +140,7 @@ fn rows_with_strides() -> ct::Result<()> {
     Ok(())
 }
 
-/// Tiles of short rows reach behind the last row, whose zeros have no part in the sums.
+/// Tiles of short rows reach beyond the last row, whose zeros have no part in the sums.
 #[test]
 fn rows_behind_the_last_one_are_left_out() -> ct::Result<()> {
     let (x, dy, weight) = (device().full([3, 4], 2.0f32)?, device().full([3, 4], 1.0f32)?, device().full([4], 1.0f32)?);

@@ -1,4 +1,4 @@
-//! Sums by NCCL, whose library is opened when a program asks for it.
+//! Sums by NCCL, whose library is opened at the first use.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

@@ -2,7 +2,7 @@
 //! as words of 64 bits: a value of f32, and the number of the sum. The receiver loads a word until
 //! it has this number, so that no flag follows the data (the LL protocol of NCCL).
 //!
-//! Two sums in turn use different words. A rank sends for sum n + 2 after it has received all words
+//! Consecutive sums use different words. A rank sends for sum n + 2 after it has received all words
 //! of sum n + 1, which a peer sends after its own sum n. Words of sum n are read by then.
 
 use cutlet as ct;

@@ -19,8 +19,8 @@ fn unread(typing: &mut Typing, _: &Step, args: &[Form]) -> Forms {
     fits(typing, args).then(Vec::new)
 }
 
-/// Changes each element of the block's tile under the mask at the place of a number, and gives what
-/// was there.
+/// Changes each element of the block's tile under the mask at the place of a number, and returns
+/// what was there.
 fn changed(e: &mut Eval<'_, '_>, change: impl Fn(Kind, Number, Number) -> Number) -> Vec<Values> {
     let (tile, b) = (e.machine.program.tile, e.n(0) as usize);
     let (a, mask, origin) = (e.arg(0), e.arg(1), e.origin());
@@ -39,7 +39,7 @@ fn changed(e: &mut Eval<'_, '_>, change: impl Fn(Kind, Number, Number) -> Number
     vec![Values { kind, shape: tile, data: old }]
 }
 
-/// Changes elements by values that meet: those of four columns.
+/// Changes elements by values with common elements: those of four columns.
 fn combined(e: &mut Eval<'_, '_>, change: impl Fn(Kind, i128, i128) -> i128) -> Vec<Values> {
     let (tile, a, origin) = (e.machine.program.tile, e.arg(0), e.origin());
     for [i, j] in places(tile) {

@@ -3,7 +3,7 @@
 use super::row::*;
 use super::{Forms, Step, Typing};
 
-/// The tile at a tile index; `outside` is what lies beyond.
+/// The tile at a tile index; `outside` is the value of elements outside of the array.
 pub fn load(array: &Values, at: [i128; 2], form: Form, outside: Number) -> Values {
     let [rows, columns] = form.shape;
     let origin = [at[0] * rows as i128, at[1] * columns as i128];

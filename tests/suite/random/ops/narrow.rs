@@ -1,4 +1,4 @@
-//! Types of 1 to 8 bits: their codes, and what the codes stand for.
+//! Types of 1 to 8 bits: their codes, and the numbers of the codes.
 
 use super::convert::cast;
 use super::row::*;
