@@ -71,7 +71,7 @@ fn the_assembler() -> ct::Result<()> {
     set("PATH", "/usr/bin:/bin");
     set("CUTLET_CACHE_DIR", at("cache"));
 
-    // Nowhere: the error names every place and the way out.
+    // Not found: the error names every searched location and the fix.
     for (name, folder) in [("CUDA_PATH", "toolkit"), ("VIRTUAL_ENV", "python")] {
         set(name, at(folder));
     }

@@ -123,7 +123,7 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
         Err(Error::Execution(problem)) => problem.message,
         other => panic!("an execution error, got {other:?}"),
     };
-    // A pointer that comes from an array stays there.
+    // A pointer into an array remains inside of it.
     let other = device.zeros::<i32, 1>([64])?;
     let inside = ct::RawPtr::<i32>::new(other.address());
     assert_eq!(message(inside, 24), "out of bounds: reads 4 bytes at byte 96 of an array of 96 bytes");

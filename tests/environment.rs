@@ -119,7 +119,7 @@ fn variables() -> ct::Result<()> {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         assert!(text.contains("entry @scale_bits") && text.contains("store_view_tko"), "{text}");
     }
-    // Of the kernels with these names alone.
+    // Only kernels with these names.
     for (filter, dumped) in [("other, scale", 0), ("*_bits", 1), ("nothing,scale*", 1), ("", 1)] {
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::create_dir_all(&folder).unwrap();

@@ -64,7 +64,7 @@ fn names_of(place: &Path, text: &str) -> HashSet<String> {
     names
 }
 
-/// Behind the body of a function, or the `;` in its place.
+/// Returns the index after the body of a function, or after the `;` in its place.
 fn end_of_function(words: &[&str], start: usize) -> usize {
     let mut depth = 0;
     for (at, &word) in words.iter().enumerate().skip(start) {

@@ -61,7 +61,7 @@ fn children_of_launching_threads_launch() {
             let stop = &stop;
             scope.spawn(move || {
                 let mut z = device.zeros([16 * BLOCKS]).unwrap();
-                // New kernels besides, whose compilation takes the locks of the cache.
+                // Also new kernels, whose compilation acquires the locks of the cache.
                 for n in (0..500).cycle() {
                     if stop.load(Ordering::Relaxed) {
                         break;

@@ -245,7 +245,7 @@ fn a_loop_has_the_requested_stages() {
             none.schedule
         );
     }
-    // As many as fit, and a remark.
+    // The number of stages that fit, and a remark.
     let many = product_with(Target::SM_90A, Hints::new(), 40, None);
     let [ring] = &stages(&many).0[..] else { panic!("{}", many.schedule) };
     let said = many.remarks.to_string();

@@ -201,7 +201,7 @@ fn many_threads_share_one_kernel() -> ct::Result<()> {
             });
         }
     });
-    // Those that come first, at the same time, each trace it.
+    // The first concurrent launches each trace it.
     let traced = TRACED.load(Ordering::SeqCst);
     assert!((1..=8).contains(&traced), "{traced}");
     ct::launch(kernel, 16, (&x, &mut ct::Device::cpu().zeros([256])?, 0f32, ct::Constant(16)))?;
@@ -620,7 +620,7 @@ fn panics_that_a_kernel_catches_are_errors_of_the_launch() -> ct::Result<()> {
         store(y);
     });
     assert_eq!(text.matches("the body of `if_then` panicked").count(), 2, "{text}");
-    // Caught inside of the outer body, which then goes on.
+    // Caught inside of the outer body, which then continues.
     let text = message(&|y| {
         ct::if_then(ct::bid(0).eq(0), || {
             caught(&|| _ = ct::while_loop(ct::scalar(0), |_| -> bool { panic!("in the condition") }, |i| i + 1));

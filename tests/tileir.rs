@@ -304,7 +304,7 @@ fn indices_from_data_are_guarded() {
     let text = module(&file).to_string();
     assert_eq!(text.matches("= if ").count(), 1, "{text}");
     assert!(text.contains("less_than") && text.contains("unsigned"), "{text}");
-    // What else the kernel relies on.
+    // Further assumptions of the kernel.
     assert!(file.fits(4, &[0, 4, 1, 0, 64, 1, 0, 64, 1]) && !file.fits(5, &[0, 4, 1, 0, 64, 1, 0, 64, 1]));
 }
 

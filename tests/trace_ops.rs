@@ -264,7 +264,7 @@ fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
     assert!(several.contains("ld.relaxed.gpu.global.v4.f32") && several.contains("st.relaxed.sys"), "{several}");
     assert_eq!(several.matches("fence.acq_rel.gpu").count(), 2, "{several}");
     assert_eq!(several.matches("fence.acq_rel.sys").count(), 1, "{several}");
-    // What may stick out goes element by element.
+    // Tiles that may exceed the array are accessed element by element.
     let ragged = code(510, 512);
     assert!(!ragged.contains("ld.acquire") && ragged.contains("fence.acq_rel.gpu"), "{ragged}");
 }

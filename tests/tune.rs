@@ -268,7 +268,7 @@ fn what_takes_too_long_is_a_failure() {
         assert!(matches!(error, ct::Error::TimedOut { limit: of, .. } if *of == limit), "{error}");
         assert_eq!(error.to_string(), "this configuration is not done after 150ms");
     }
-    // Where all are late, the search fails as they do; a search of one's own has the same limit.
+    // If all are late, the search fails with their error; a custom search has the same limit.
     let late = |(): &mut (), _: &u32| {
         std::thread::sleep(long);
         Ok(())
@@ -419,7 +419,7 @@ fn work_is_done_on_copies_where_that_is_wished_for() {
         })
         .unwrap();
     assert_eq!((tuned.successes().len(), tuned.failures().len()), (3, 0), "{tuned}");
-    // What was given is as it was, and was never worked on.
+    // The state of the caller is unchanged, and no configuration has used it.
     let wanted = state().unwrap();
     assert_eq!(given.0.to_vec().unwrap(), wanted.0.to_vec().unwrap());
     for at in 0..2 {
@@ -437,7 +437,7 @@ fn arrays_that_have_no_like_copy_are_refused() {
     let mut words = vec![1i32; 12];
     let address = words.as_mut_ptr().expose_provenance() as u64;
     let stream = ct::Device::cpu().default_stream();
-    // SAFETY: the vector has these elements, goes with the array, and is not touched before.
+    // SAFETY: the vector has these elements, is moved into the array, and is not used before.
     let mut gaps = unsafe { stream.foreign_array::<i32, 2>(address, [3, 2], [4, 1], words) }.unwrap();
     let tuner = ct::Tuner::new().bench(bench()).scratch();
     let refused = tuner.run(ct::Device::cpu(), &mut gaps, [1], |_, _| Ok(())).unwrap_err().to_string();

@@ -16,7 +16,7 @@ use super::family::{AnyFamily, Wish};
 
 /// Largest decrease of a ratio that is taken for rounding.
 const ROUNDING: f64 = 0.001;
-/// Largest increase of a ratio that leaves the file as it is.
+/// Largest increase of a ratio without a change of the file.
 const BETTER: f64 = 0.02;
 
 const HEAD: &str = "\

@@ -35,7 +35,7 @@ fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     let labels = row.labels();
     let is_plain = |label: &str| label == plain || label.strip_prefix(plain).is_some_and(|rest| rest.starts_with(','));
     let first = labels.iter().position(|label| is_plain(label));
-    // Of products also tiles of two ping-pong groups.
+    // For products also tiles of two ping-pong groups.
     let persistent = labels.iter().position(|label| {
         label.starts_with("128x128")
             && label.contains("persistent")

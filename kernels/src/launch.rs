@@ -97,8 +97,8 @@ thread_local! {
 /// same bits alone and among others.
 ///
 /// The batch of each function, and the functions with this property outside of such a call, are in
-/// the table of promises of the crate's README. Shapes besides the batch, element types, alignment
-/// of arrays and the device are those of both calls.
+/// the table of promises of the crate's README. Shapes other than the batch, element types,
+/// alignment of arrays and the device are those of both calls.
 ///
 /// ```
 /// use cutlet as ct;

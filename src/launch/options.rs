@@ -200,8 +200,8 @@ impl<'s> Launch<'s> {
     /// Selects exact mode: floats are elements of Z/2^32 (Z/2^64 in kernels with f64), so that sums
     /// and products are the same for every order.
     ///
-    /// Two kernels for one formula then store equal bits, whatever their tiles, splits and orders,
-    /// on all back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
+    /// Two kernels for one formula then store equal bits for all tiles, splits and orders, on all
+    /// back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
     /// meaning as floats: compare them with those of other launches in this mode. The
     /// [guide](crate::guide::exact) defines each operation. For all launches in a function:
     /// [`with_exact_mode`](crate::with_exact_mode). Environment variable for all launches:

@@ -81,7 +81,7 @@ fn is_users(frame: &Frame) -> bool {
     if !frame.name.split('<').next().is_some_and(|name| name.contains("::")) && !frame.name.starts_with('<') {
         return frame.place.is_some();
     }
-    // The functions that call closures and kernels do not belong to the user, whatever their type
+    // The functions that call closures and kernels do not belong to the user, for any type
     // parameters.
     if frame.name.contains("core::ops::function::") || frame.name.contains(" as cutlet::kernel::") {
         return false;

@@ -318,9 +318,9 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),
     ("layout_inference", &["plan/extract_groups", "mma"]),
-    // What is decided before there are instructions.
+    // Decisions before instruction selection.
     ("schedule", &["layout_inference", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),
-    // What that costs.
+    // Costs of these decisions.
     ("cost", &["layout_inference", "mma", "plan/num_warps", "schedule"]),
     // It selects and schedules, and knows neither the lowering nor instructions.
     ("plan", &["cost", "layout_inference", "mma", "options", "schedule", "smem"]),
@@ -491,7 +491,7 @@ fn circles_are_found() {
     for call in ["self.c()", "self.x.get()", "x.get()", "self.b", "b(self)"] {
         assert_eq!(calls(call), 0, "{call}");
     }
-    // What only tests need.
+    // Names that only tests need.
     assert_eq!(
         found(&[
             ("room/a", "use super::b::B;\npub struct A(B);"),

@@ -63,7 +63,8 @@ impl Scan {
         }
         if let Some(name) = item(text, indent, !self.before.is_empty()) {
             let of_type = self.within.as_ref().filter(|(impl_indent, _)| indent > *impl_indent);
-            // What a macro makes is there for tiles and scalars, or for a type that the macro gets.
+            // Methods of a macro exist for tiles and scalars, or for the type that the macro
+            // receives.
             let public = match of_type {
                 Some((_, owner)) => owner.starts_with('$') || is_public(owner),
                 None if text.starts_with("macro_rules") => self.has("macro_export"),
@@ -109,7 +110,7 @@ impl Scan {
         let runs =
             self.host || self.has("launch(") || self.has("on_cpu(") || self.has("assert") || self.has("compile(");
         let block = blocks.next();
-        // What needs a GPU is only compiled.
+        // Examples that need a GPU are only compiled.
         let shown = block == Some("") || (self.host && block == Some("no_run"));
         (shown && runs) || self.has("example!(") || self.has("$(#[$doc])")
     }

@@ -21,7 +21,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("target", &[]),
     ("util", &[]),
     ("types/dtype", &[]),
-    // Of the IR, the names of the rounding modes.
+    // Only the names of the rounding modes are from the IR.
     ("types/float_codec", &["types/dtype", "ir"]),
     ("layout", &["error", "util"]),
     ("types/element", &["types/float_codec", "types/dtype", "error", "ir"]),
@@ -83,7 +83,7 @@ const TOP: &[(&str, &[&str])] = &[
     ("launch", &["runtime", "launch", "test", "lib", "prelude", "doctest"]),
 ];
 
-/// Names that the crate root re-exports, and the room they come from.
+/// Names that the crate root re-exports, and their rooms.
 const ROOT_NAMES: &[(&str, &str)] = &[
     ("Diagnostic", "error"),
     ("Error", "error"),

@@ -26,7 +26,7 @@ const KERNELS: &str = include_str!("kernels.rs");
 /// Kernels of the page, in order.
 const NAMES: [&str; 7] = ["vadd", "transpose", "softmax", "column_sums", "embedding", "matmul", "attention"];
 
-/// Generates the code of all kernels; with `CUTLET_REMARKS=1` remarks about each come out.
+/// Generates the code of all kernels; with `CUTLET_REMARKS=1` remarks about each are printed.
 fn generate() -> ct::Result<()> {
     let (vector, matrix) = (ArraySpec::<f32, 1>::new([1 << 20]), ArraySpec::<f32, 2>::new([4096, 4096]));
     let half = ArraySpec::<ct::f16, 2>::new([4096, 4096]);

@@ -111,7 +111,7 @@ fn library() -> (PathBuf, PathBuf) {
     (newest.expect("the library beside this program").1, folder)
 }
 
-/// One diagnostic without line numbers, paths, and what is left out.
+/// Returns one diagnostic without line numbers, paths, and the parts of `LEFT_OUT`.
 fn one(block: &str, file: &str) -> Option<Said> {
     if !block.trim_start().starts_with("error") || block.contains("error: aborting due to") {
         return None;

@@ -67,7 +67,7 @@ pub fn compare_texts(name: &str, texts: Vec<(String, String)>) {
     assert_eq!(kept, now.join("\n"), "{}", path.display());
 }
 
-/// The answer, if it comes in time.
+/// Returns the message, unless the time limit is exceeded.
 fn within_limit(title: &str, answer: fn() -> String) -> String {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || send.send(answer()));

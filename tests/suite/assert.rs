@@ -127,7 +127,7 @@ fn types(session: Session) -> Result<()> {
     check(session, error, |error| error.contains("failed: -7 -3.5 0 fffffffffffffff9 -7 -3.5 -3.5 65529"))
 }
 
-/// A failure is reported once, and the device goes on.
+/// A failure is reported once, and later launches succeed.
 fn again(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i32, 1>, limit: Scalar<i32>) {
         let i = ct::bid(0);

@@ -195,7 +195,7 @@ fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     };
     session.check("sums", &y, &|[i]| sum(i, &flushed))?;
     session.check("sums of tiles", &z, &|[i]| sum(i, &flushed))?;
-    // Where Tile IR keeps such memory is up to its compiler.
+    // The compiler of Tile IR selects the location of such memory.
     session.check("own", &own, &|[i]| if session.through_tile_ir() { Want::Open } else { sum(i, &|x| x) })
 }
 

@@ -36,7 +36,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("cast/promoted", promoted);
 }
 
-/// Even numbers of columns, since four-bit elements come in pairs; rows that no tile divides.
+/// Even numbers of columns, since four-bit elements are stored in pairs; rows that no tile divides.
 const COLUMNS: usize = 64;
 const TILE: [usize; 2] = [8, 32];
 

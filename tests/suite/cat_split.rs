@@ -58,7 +58,7 @@ fn check<T: Element>(
 fn moves<T: Element>(session: Session) -> Result<()> {
     check::<T>(session, "cat columns", |x, y| ct::cat([x, y], 1), [32, 64], [32, 128], |[i, j]| (j / 64, [i, j % 64]))?;
     check::<T>(session, "cat rows", |x, y| ct::cat([x, y], 0), [16, 8], [32, 8], |[i, j]| (i / 16, [i % 16, j]))?;
-    // Of four pieces the second is longer than the first.
+    // The second of four pieces is longer than the first.
     let uneven: Move<T> = |x, y| {
         let [a, b] = y.split(1);
         ct::cat([a, x, b], 1)

@@ -197,7 +197,7 @@ fn scaled_rows(session: Session) -> Result<()> {
 
 /// Blocks that make one tile after another, each by products that depend on each other, with sums
 /// that change their sign: the ring of stages continues from one tile to the next, and where they
-/// occupy all of shared memory, the tile that is stored goes through one of them.
+/// occupy all of shared memory, one of them is the staging buffer of the stored tile.
 fn blocks_of_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b, v): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
@@ -249,9 +249,9 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that make one tile after another, with few products for each: where groups of warps issue
-/// these in turn, one of them is at its next tile before the other one has left the last. In pairs
-/// of blocks each one has scales of its own.
+/// Blocks that make one tile after another, with few products for each: if consumer groups issue
+/// them alternately, one group is at its next tile before the end of the other one's. The blocks of
+/// a cluster of two have their own scales.
 fn scaled_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
@@ -272,7 +272,7 @@ fn scaled_tiles(session: Session) -> Result<()> {
         });
     }
     let [m, n, block] = [128, 256, 32];
-    // Where rows of scales begin at multiples of 16, they come with the operands.
+    // Rows of scales that begin at multiples of 16 are auxiliary loads.
     for (rows, terms, pairs) in [(1500, 32, false), (1500, 90, false), (1456, 96, false), (1456, 96, true)] {
         let (a, b) = (|i: usize, l: usize| number(i * terms + l, 8), |l: usize, j: usize| number(j * terms + l, 9));
         let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);

@@ -214,7 +214,7 @@ fn access<T: Float>(session: Session) -> Result<()> {
     }
     let a = numbers::<T>(8, Spread::Any);
     let x = session.array(&a, PARTS)?;
-    // Of each row the numbers from 3 to 20.
+    // The numbers from 3 to 20 of each row.
     let view = x.slice(1, 6..40)?;
     let (mut y, mut z) = (session.unwritten::<T, 2>([6, 40])?, session.unwritten::<T, 2>([4, 11])?);
     session.launch(kernel::<T>, [1], (Interleaved(view), Interleaved(&mut y), &mut z))?;
@@ -310,7 +310,7 @@ fn fft<T: ct::math::FftElement>(session: Session, n: usize) -> Result<()> {
     // Errors grow with the number of steps. Sums in f64 are no better than transforms in f64.
     let ulp = format_of(T::DTYPE).expect("a float").ulp(if T::DTYPE == ct::dtype::DType::F64 { 4.0 } else { 1.0 });
     let error = ulp * (2.0 + 0.7 * f64::from(n.ilog2()));
-    // Of long rows some elements.
+    // Some elements of long rows.
     session.check("forward", &y, &|[i, j]| match n > 512 && j / 2 % 37 != 1 {
         true => Want::Open,
         false => Want::Within { value: dft(&inputs[i], j / 2, -1.0)[j % 2], error: error * power(i) },

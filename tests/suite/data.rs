@@ -1,4 +1,4 @@
-//! Inputs: random, with special values. Equal seeds give equal inputs.
+//! Inputs: random, with special values. Equal seeds mean equal inputs.
 
 use cutlet::dtype::DType;
 use cutlet::element::Element;

@@ -57,7 +57,7 @@ fn scores(session: Session) -> Result<()> {
         session.launch_with(hints, kernel, [2], arguments)?;
         let score = |i: usize, j: usize| sum(d, |l| f64::from(a(i, l) * b(j, l)));
         let all: Vec<f64> = (0..rows * keys).map(|at| score(at / keys, at % keys)).collect();
-        // What each tile of keys adds is halved by each one that comes after it.
+        // The addend of each tile of keys is halved by each later tile.
         session.check("sums", &y, &|[i, c]| {
             let end = if causal { (i / m * m + m).min(keys) } else { keys };
             let (tiles, seen) = (end.div_ceil(n), if causal { (i + 1).min(keys) } else { keys });

@@ -30,7 +30,7 @@ fn chain(session: Session) -> Result<()> {
         let slow = ct::fold(..100, tile, |tile, i| tile * 3 + i + step);
         y.store(block, slow);
     }
-    /// Has no explicit wait, and so waits first.
+    /// Waits at its start, because it has no explicit wait.
     fn plain(x: Array<i32, 1>, y: ArrayMut<i32, 1>, steps: Array<i32, 1>) {
         let block = ct::bid(0);
         y.store(block, x.load((block + 1) % ct::num_blocks(0), [TILE]) + steps.load_scalar(0));

@@ -304,7 +304,7 @@ fn waits(session: Session) -> Result<()> {
 }
 
 /// Each block takes an equal share of all terms of all tiles (Stream-K). The first block of a tile
-/// adds the sums of the blocks after it, which have come before.
+/// adds the sums of the later blocks, which have stored them.
 fn stream_k(session: Session) -> Result<()> {
     fn kernel(
         (a, b): Pair,

@@ -1,6 +1,5 @@
-//! Work on the result of a product, on tiles that fill the registers many times over if each op is
-//! done on all of it: by formulas that are used in networks, stored through TMA, or reduced
-//! besides.
+//! Epilogues of products with tiles that exceed the registers several times if each op processes
+//! the whole tile: activation functions, stored by TMA, or also reduced.
 
 use anyhow::Result;
 use cutlet as ct;

@@ -143,8 +143,8 @@ fn bytes_at_eights(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Products of bytes of which a piece needs the sum in other threads than the piece before: it goes
-/// through shared memory, which also has operands.
+/// Products of bytes of which a piece needs the sum in other threads than the previous piece: the
+/// sum is converted through shared memory, which also has operands.
 fn moved_sums(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
         let sum = ct::fold(..a.num_tiles(0, [k, m]), ct::zeros::<i32, 2>([m, n]), |sum, step| {
@@ -199,10 +199,9 @@ where
     Ok(())
 }
 
-/// Two products of which the second needs the first, of tiles of which two fit besides that which
-/// all need only if the store of the result has half the room that it would take. Where a block
-/// takes several tiles of rows in turn, two of the others are enough, and the next rows come while
-/// it is at work.
+/// Two dependent products. In addition to the shared tile, two stages of the other tiles fit only
+/// if the staging buffer of the result is halved. A block with several tiles of rows needs two
+/// stages of the others, and the next rows are loaded during its work.
 fn second_stages(session: Session) -> Result<()> {
     type Arrays = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn rows((q, k, v): Arrays, y: ArrayMut<f32, 2>, i: Scalar<i32>, tile: usize) {

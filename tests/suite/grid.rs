@@ -49,8 +49,7 @@ fn more_than_24_bits(session: Session) -> Result<()> {
             last.store_scalar(i - first, ct::num_blocks(0));
         });
     }
-    // An interpreter without optimization takes a minute for so many; its numbers are all of 64
-    // bits.
+    // The unoptimized interpreter takes a minute for all blocks; its numbers all have 64 bits.
     let fewer = cfg!(debug_assertions) && matches!(session, Session::Run(device) if device == ct::Device::cpu());
     let first = if fewer { 1 << 18 } else { 1 << 24 };
     let blocks = first + 3;

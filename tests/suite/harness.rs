@@ -203,8 +203,8 @@ impl Session {
                 let code = launch.exported_call(call, target, ct::aot::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
-                    // What runs when the launch does not keep the kernel's promises; guards are
-                    // alike for all targets.
+                    // The code for launches that break the kernel's promises; guards are equal for
+                    // all targets.
                     90 => check_tile_ir(&code.guarded()?, target),
                     _ => Ok(()),
                 }

@@ -1,5 +1,5 @@
-//! The user's lines in the code: every instruction at the line that it comes from, and the same
-//! instructions as without. Levels of optimization: the same values.
+//! The user's lines in the code: every instruction at its source line, and the same instructions as
+//! without. Levels of optimization: the same values.
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
@@ -44,7 +44,7 @@ fn multiply(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
     c.store((ct::bid(0), ct::bid(1)), sum);
 }
 
-/// Instructions of machine code and the lines that they come from, in order.
+/// Instructions of machine code and their source lines, in order.
 type Lined = Vec<(String, u32)>;
 
 /// Instructions of PTX and their lines, by the text.
@@ -81,7 +81,7 @@ fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
     Ok(Some(lined))
 }
 
-/// All instructions with this part in them come from these lines, and from each of them some do.
+/// Checks that all instructions with this text are from these lines, and that each line has one.
 fn come_from(lined: &Lined, part: &str, lines: &[u32]) -> Result<()> {
     let found: Vec<&(String, u32)> = lined.iter().filter(|(text, _)| text.contains(part)).collect();
     ensure!(found.iter().all(|(_, line)| lines.contains(line)), "{part} is not of lines {lines:?}: {found:?}");

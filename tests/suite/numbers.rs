@@ -212,7 +212,7 @@ fn gelu<T: Float>(session: Session) -> Result<()> {
     }
     let exact = |x: f64| product(x, erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let close = |x: f64| product(x, (0.797_884_560_802_865_4 * (x + 0.044_715 * x * x * x)).tanh());
-    // Where its exponential is subnormal, the digits of that are multiplied.
+    // A subnormal exponential has few digits, which are multiplied.
     let tiny = 256.0 * T::from_bits(1).to_f64();
     check_unary(
         session,
@@ -369,7 +369,7 @@ fn gamma<T: Float>(session: Session) -> Result<()> {
         let (x, ulps) = (x.to_f64(), if T::DTYPE == DType::F64 { 10.0 } else { 6.0 });
         let value = lgamma(x);
         match (format_of(T::DTYPE), x < -0.5 && value.is_finite()) {
-            // What is taken from one another has these digits.
+            // The operands of the subtraction have these digits.
             (Some(format), true) => {
                 let largest = value.abs().max(lgamma(-x)).max(1.0);
                 let error = match T::DTYPE.bits() {

@@ -401,7 +401,7 @@ fn histogram(x: Array<i32, 1>, bins: ArrayMut<i32, 1>, others: Ptr<i32>) {
     });
 }
 
-/// A loop whose pointer goes on.
+/// A loop that increments its pointer.
 fn atomics_in_a_loop(session: Session) -> Result<()> {
     let data = random::<i32>(14, 8192, Spread::Between(0.0, 64.0));
     let data: Vec<i32> = data.iter().map(|&x| x.clamp(0, 63)).collect();

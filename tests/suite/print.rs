@@ -14,7 +14,7 @@ use crate::harness::{Session, Suite};
 /// Names the case and the way in a process that prints.
 const CHILD: &str = "CUTLET_SUITE_PRINT";
 
-/// A kernel that prints, how many blocks run it, and the lines that come out, in any order.
+/// A kernel that prints, how many blocks run it, and its output lines, in any order.
 struct Case {
     name: &'static str,
     launch: fn(Session) -> Result<()>,

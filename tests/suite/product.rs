@@ -307,7 +307,7 @@ fn lost_in_few_bits(terms: &[f64], tk: usize) -> f64 {
         for added in tile.chunks(16) {
             let largest = added.iter().fold(sum.abs(), |largest, term| largest.max(term.abs()));
             sum += added.iter().sum::<f64>();
-            // What was lost before may have made the sum larger.
+            // Earlier errors may have increased the sum.
             let largest = largest.max(sum.abs()) + lost;
             let unit = if largest == 0.0 { 0.0 } else { 2f64.powi(largest.log2().floor() as i32 - 13) };
             lost += unit * (added.len() + 2) as f64;
@@ -512,15 +512,15 @@ where
 /// same rows, both or neither.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// x goes over the rows, y over the columns.
+    /// x counts rows, y counts columns.
     Columns,
-    /// x goes over the columns, y over the rows.
+    /// x counts columns, y counts rows.
     Rows,
-    /// x goes over all, column by column.
+    /// x counts all tiles, column by column.
     ColumnByColumn,
-    /// x goes over all, row by row.
+    /// x counts all tiles, row by row.
     RowByRow,
-    /// Every tile of rows is multiplied twice; x goes over the rows.
+    /// Every tile of rows is multiplied twice; x counts rows.
     Twice,
     /// Four blocks take tile after tile, row by row.
     Persistent,

@@ -141,7 +141,7 @@ fn float_extremes<T: Float>(session: Session) -> Result<()> {
     let min = |values: &[f64]| -largest(values.iter().map(|x| -x));
     for spread in [Spread::Moderate, Spread::Any] {
         let input = |count| random::<T>(4, count, spread);
-        // Of NaNs alone the result is the identity or a NaN.
+        // The result of NaNs alone is the identity or a NaN.
         let or_any_nan = |values: &[f64], otherwise: f64| match values.iter().all(|x| x.is_nan()) {
             true => Want::OneOf([f64::NAN, otherwise]),
             false => Want::nearest(otherwise),

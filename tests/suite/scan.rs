@@ -35,7 +35,7 @@ pub fn register(suite: &mut Suite) {
 
 type Scan<T> = fn(Tile<T, 2>, usize, ct::ScanOptions) -> Tile<T, 2>;
 
-/// Elements of the largest tile that goes to Tile IR's assembler, which takes long for scans.
+/// Elements of the largest tile for Tile IR's assembler, which is slow for scans.
 const MAX_ASSEMBLED: usize = 1024;
 
 /// Returns true if a tile is too large for the tests of Tile IR's assembler.
@@ -154,7 +154,7 @@ fn float_extremes<T: Float>(session: Session) -> Result<()> {
         values.filter(|x| !x.is_nan()).fold(f64::NEG_INFINITY, larger)
     }
     let wide = |values: &[T]| values.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-    // Of NaNs alone the result is the identity or a NaN.
+    // The result of NaNs alone is the identity or a NaN.
     let or_any_nan = |values: &[f64], otherwise: f64| match values.iter().all(|x| x.is_nan()) {
         true => Want::OneOf([f64::NAN, otherwise]),
         false => Want::nearest(otherwise),

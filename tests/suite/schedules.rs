@@ -16,9 +16,8 @@ use crate::ptxas::is_too_small;
 /// With multistage copies, and with producers.
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
-/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator
-/// goes through, of what a launch refuses, of clusters, those that launch by themselves, and
-/// products that take a simulator half a minute each.
+/// Tests whose schedules are not simulated: output, grids with too many blocks, refused launches,
+/// clusters, tests with their own launches, and products that take half a minute each.
 const LEFT_OUT: [&str; 9] = [
     "print",
     "grid/",
@@ -71,7 +70,7 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
         });
         match outcome {
             Err(error) if is_too_small(target, &error) => {}
-            // What is done twice would be seen twice.
+            // A repeated execution would repeat its effects.
             outcome if !repeatable => return Ok(outcome?),
             outcome => outcome?,
         }

@@ -198,7 +198,7 @@ fn block_forms(module: &Module, block: BlockId, around: Option<Opcode>, forms: &
 
 /// A type without its sizes.
 fn kind(module: &Module, ty: &Type) -> String {
-    // Of the strides only those are known when a kernel is compiled that are 1.
+    // Only strides of 1 are known at compile time.
     let array = |view| match module.type_of(view) {
         Type::TensorView { elem, strides, .. } => format!("{elem} {strides:?}"),
         _ => String::new(),

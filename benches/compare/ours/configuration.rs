@@ -308,7 +308,7 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
                 let (_, hints, body) = &kernels_of[choice.index];
                 let mut held = Some(kernels);
                 let mut call = Call::new(backend, *hints, Step::CompileSummary(&mut held));
-                // What fails here fails again when it is run.
+                // A failure here is repeated by the launch.
                 let _ = body(arrays, &mut call);
                 held.unwrap_or_else(|| ct::aot::Kernels::on(ct::Device::cpu()))
             });

@@ -95,8 +95,8 @@ pub fn top_k(
     index.store(at, places);
 }
 
-/// `quantized_matmul` for few rows: a block has a part of the sums of its tile. Parts lie in the
-/// first of three axes.
+/// `quantized_matmul` for few rows: a block has a part of the sums of its tile. The first of three
+/// axes is that of parts.
 pub fn quantized_parts(
     x: Array<f16, 2>,
     weights: PackedArray<ct::packed::u4, 2>,
@@ -149,7 +149,7 @@ pub fn attention_tile<T: MmaInput<T, f32>>(
     let flush = ct::FloatMode::new().flush_to_zero();
     let x = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
     let rows = (tile * m + ct::arange(0..m)).unsqueeze(1);
-    // How many tiles of keys every row sees all of, and how many some row sees any of.
+    // Number of tiles whose keys all rows see, and number of tiles of which some row sees a key.
     let (full, some) = match causal {
         true => ((tile * m) / n, (tile * m + m).min(keys).ceil_div(n)),
         false => (keys / n, keys.ceil_div(n)),

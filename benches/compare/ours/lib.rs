@@ -92,7 +92,7 @@ pub unsafe extern "C" fn compare_open(name: *const c_char, sets: usize) -> *mut 
 /// Closes a row and frees its arrays.
 ///
 /// # Safety
-/// `row` comes from [`compare_open`] and is not used again.
+/// `row` is a result of [`compare_open`] and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn compare_close(row: *mut Box<dyn Row>) {
     // SAFETY: promised by the caller.

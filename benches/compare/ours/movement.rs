@@ -29,7 +29,7 @@ fn by_index(place: Place, from: usize, n: usize) -> ct::Result<Configurations<By
     Configurations::new(place, addresses, |d: Device| Ok((d.zeros([from])?, d.zeros([n])?, d.zeros([n])?)))
 }
 
-/// Tiles of what goes by index: few elements a thread, and many.
+/// Tiles of accesses by index: few elements a thread, and many.
 const INDEX_TILES: [usize; 5] = [256, 512, 1024, 2048, 4096];
 
 pub fn gather(place: Place, n: usize, from: usize) -> ct::Result<Box<dyn Row>> {

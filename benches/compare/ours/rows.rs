@@ -20,7 +20,7 @@ use super::{attention_f8, backward, examples, kernels, movement, narrow, numbers
 pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let [kernel, element, numbers @ ..] = &words[..] else { bail!("row `{name}`: kernel, type and sizes are needed") };
-    // Of attention, `causal` or `full` comes last.
+    // The last word of attention is `causal` or `full`.
     let (numbers, mask) = match numbers {
         [numbers @ .., mask @ ("causal" | "full")] => (numbers, Some(*mask)),
         numbers => (numbers, None),

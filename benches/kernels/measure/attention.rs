@@ -80,8 +80,8 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    // Of few numbers three groups of warps have queries of their own on Hopper and share the keys;
-    // elsewhere, and where that leaves too few tiles, two blocks fit on a multiprocessor, and one
+    // With a small dim, three data partitions have their own queries on Hopper and share the keys.
+    // On other GPUs, and if there are too few tiles, two blocks fit on a multiprocessor: one
     // computes while the other one multiplies.
     let shares_keys = options.is_for_hopper(&device) && seq >= if causal { 2048 } else { 1024 };
     let small = dim <= 64 && cli.tile.is_none() && !shares_keys;
@@ -89,7 +89,7 @@ where
     let tile = cli.tile.unwrap_or(match dim {
         _ if small => [64, 128],
         ..=64 => [192, 128],
-        // Rows of 256 numbers leave registers and shared memory for so many keys.
+        // Rows of 256 numbers leave registers and shared memory for 80 keys.
         129.. => [128, 80],
         _ => [128, 128],
     });

@@ -23,7 +23,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     }
     let device = options.device()?;
     options.launch([*x, *y]).stream(&device.default_stream()).launch(hello, ())?;
-    // What a GPU prints comes when the host has waited.
+    // The output of a GPU is printed when the host waits.
     device.synchronize()?;
     println!("hello: {} blocks on {}", x * y, device.name());
     Ok(())

@@ -29,8 +29,8 @@ pub fn read<'a, T: Stored + cutlet::element::Element, const R: usize>(
 
 /// Allocates memory for a result of `len` elements, all of which the kernel writes.
 pub fn result<T: Stored>(device: &CudaDevice, len: usize) -> Result<CudaSlice<T>> {
-    // SAFETY: every value of bits is a number of these types; the kernel that this is for writes
-    // every element, and where it does not run, the slice goes without being read.
+    // SAFETY: every value of bits is a number of these types; the kernel of the caller writes every
+    // element; without a launch, the slice is dropped unread.
     #[allow(unsafe_code)]
     unsafe {
         device.alloc(len)

@@ -59,7 +59,7 @@ impl<A: AllReduce> TensorParallel<A> {
         let (mut parts, mut outputs) = (Vec::new(), Vec::new());
         for (at, rank) in ranks.ranks().iter().enumerate() {
             let own = share(hidden, at, count);
-            // Sums of so many terms are about as large as the input.
+            // With these scales, sums are about as large as the input.
             let scales = [1.0, (3.0 / width as f32).sqrt(), (3.0 / hidden as f32).sqrt()];
             parts.push(Part {
                 input: matrix(rank, [0..tokens, 0..width], (seed, scales[0]))?,

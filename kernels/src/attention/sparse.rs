@@ -2,7 +2,7 @@
 //! (as FlashInfer and FlashAttention have it).
 //!
 //! A block takes a tile of queries past the blocks of keys of a list. The producer reads the list
-//! ahead.
+//! in advance.
 
 use std::f32::consts::{LN_2, LOG2_E};
 

@@ -1,5 +1,5 @@
-//! Bits of several launches: kernels without float atomics have one order of sums, whatever the
-//! schedule of the tile blocks.
+//! Bits of several launches: kernels without float atomics have one order of sums, independently of
+//! the schedule of the tile blocks.
 //!
 //! On a GPU the launches run at the same time as products of another stream, which occupy a part of
 //! the multiprocessors. The orders of the interpreter are those of `properties`.

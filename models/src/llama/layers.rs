@@ -160,8 +160,7 @@ fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configurati
     let parts = if inputs > 4096 { all } else { all / 2 } / tiles;
     let parts = (1 << parts.max(1).ilog2()).min(inputs / 256).max(1);
     let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
-    // A second tile block takes turns with the first one, where tiles are more than
-    // multiprocessors.
+    // Two tile blocks on a multiprocessor alternate if there are more tiles than multiprocessors.
     let occupancy = if tiles > all && tiles <= 2 * all { 2 } else { 1 };
     Configuration { turned: true, occupancy, ..Configuration::new(tile).share(share) }
 }

@@ -51,7 +51,7 @@ macro_rules! floats {
         impl Sorted for $name {
             type Key = $key;
             fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$key, R> {
-                // NaNs are greater than all numbers, whatever their sign.
+                // NaNs of either sign are greater than all numbers.
                 let tile = select(tile.isnan(), <$name as Element>::from_f64(f64::NAN), tile);
                 turned_if_negative(tile.bitcast::<$key>())
             }

@@ -113,7 +113,7 @@ fn control_axes(module: &Module, entry: &Entry) -> [bool; 3] {
         module.walk(entry.body, &mut |id| {
             let op = module.op(id);
             let mut axes = op.operands.iter().fold(0, |axes, value| axes | of_values[value.index()]);
-            // What a region computes passes through its terminators.
+            // Results of a region pass through its terminators.
             for &region in &op.regions {
                 for &last in module.block(region).ops.last().into_iter() {
                     let passed = &module.op(last).operands;

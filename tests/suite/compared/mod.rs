@@ -89,7 +89,7 @@ fn recorded_order() -> Result<()> {
 
 fn plain_plans() -> Result<()> {
     let mut count = 0;
-    // Of kernels without products no plan is chosen.
+    // Kernels without products have no plan search.
     let rows = plain_rows();
     let products = rows.iter().filter(|line| line.contains("matmul") || line.contains("attention"));
     for (name, plain) in products.filter_map(|line| line.split_once(": ")) {

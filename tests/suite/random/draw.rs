@@ -94,13 +94,13 @@ pub fn of_every_form() -> (Program, Vec<&'static str>) {
     for &kind in Kind::ARRAYS {
         generator.push(&mut scope, step(named("load"), kind, vec![], vec![0, 0])).expect("loads of every kind");
     }
-    // What fits the products.
+    // Operands of products.
     for kind in [Kind::U8, Kind::I8] {
         let id = generator.value(&scope, |form| form.kind == kind).expect("a loaded tile");
         generator.push(&mut scope, step(named("transpose"), Kind::Bool, vec![id], vec![])).expect("a transposed tile");
     }
     let mut missing = Vec::new();
-    // What needs results of others comes later, and what ends a block last.
+    // Ops with operands from other ops are later, and ops that end a block are last.
     let (last, first): (Vec<_>, Vec<_>) = all().iter().copied().partition(|op| op.name.starts_with("return_if"));
     let (products, others): (Vec<_>, Vec<_>) =
         first.into_iter().partition(|op| op.family == "products" || op.name == "scalars");

@@ -114,7 +114,8 @@ fn failure(error: &anyhow::Error) -> String {
 fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String {
     let limit = Duration::from_secs(number("CUTLET_RANDOM_REDUCE").unwrap_or(20));
     let fails = |candidate: &Program| tried(session, seed, candidate).is_err_and(|e| self::failure(&e) == failure);
-    // Where nothing works any more, as after a fault on a GPU, there is nothing to learn.
+    // If even the empty program fails, as after a fault on a GPU, the search for a smaller case is
+    // useless.
     let empty = Program { steps: vec![], ..program.clone() };
     let core = match tried(session, seed, &empty).is_ok() && !limit.is_zero() {
         true => shrink::reduced(program, limit, &mut |candidate| fails(candidate)),

@@ -214,7 +214,7 @@ pub struct Codes {
 /// Most elements that are printed one by one.
 const MAX_PRINTED: usize = 1024;
 
-/// A whole program: imports, kernel, and a function `run` that launches it on a device and gives
+/// A whole program: imports, kernel, and a function `run` that launches it on a device and returns
 /// the bits of what it stored.
 pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
     let mut text = String::from("use cutlet as ct;\nuse cutlet::prelude::*;\n\n");

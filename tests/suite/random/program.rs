@@ -243,7 +243,7 @@ impl Typing {
         if !fits || !numbers_fit || op.kinds.is_some_and(|class| !class(step.kind)) {
             return None;
         }
-        // What regions make cannot be seen after them.
+        // Values of regions are not visible after them.
         let outside = (!step.regions.is_empty()).then(|| self.forms.clone());
         let results = (op.infer)(self, step, &args);
         if let Some(outside) = outside {

@@ -37,9 +37,9 @@ pub enum Walk {
 /// Assignment of tiles of the result to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// `bid(0)` goes over the rows.
+    /// `bid(0)` counts rows.
     Rows,
-    /// `bid(0)` goes over the columns.
+    /// `bid(0)` counts columns.
     Columns,
     /// Blocks take tile after tile, row by row.
     Persistent,

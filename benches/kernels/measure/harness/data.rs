@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
 
-/// `count` numbers of the standard normal distribution; equal seeds give equal numbers.
+/// `count` numbers of the standard normal distribution; equal seeds mean equal numbers.
 pub fn normal<T: Send + Clone + Default>(seed: u64, count: usize, from: impl Fn(f64) -> T + Sync) -> Vec<T> {
     const CHUNK: usize = 1 << 16;
     let mut numbers = vec![T::default(); count];

@@ -52,7 +52,7 @@ choice! {
         Ptx = "ptx",
         /// The lines whose values live in local memory, by the driver or ptxas.
         Spills = "spills",
-        /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
+        /// Tile IR for the driver or tileiras, with the order of memory accesses.
         Tileir = "tileir",
         /// Tile IR bytecode.
         Tilebc = "tilebc",

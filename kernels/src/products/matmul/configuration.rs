@@ -238,7 +238,7 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
         _ if n <= 128 => vec![persistent(128, 128), persistent(256, 128)],
         _ => {
             // A converted operand is the left one of tensor cores, and each weight is converted
-            // once for so many rows.
+            // once for all rows of a tile.
             if !shape.is_direct[1] {
                 return vec![tile(256, 128).turned(), tile(128, 128).turned()];
             }

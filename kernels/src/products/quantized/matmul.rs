@@ -102,7 +102,7 @@ impl Product {
             (_, 4) => ([64, 64], 64),
             (17..=64, _) => ([64, 64], 128),
             (65..=128, _) => ([128, 128], 64),
-            // Each weight is unpacked once for so many rows.
+            // Each weight is unpacked once for all rows of a tile.
             (_, _) => ([256, 128], 64),
         };
         let blocks = rows.div_ceil(tm) * outputs.div_ceil(tn);
@@ -110,7 +110,7 @@ impl Product {
         // have some on their way.
         let wanted = 4 * device.num_multiprocessors() / blocks.max(1);
         let parts = wanted.min(inputs / (4 * depth)).clamp(1, MAX_PARTS);
-        // As many as have something to do.
+        // Parts without work are removed.
         let steps = inputs.div_ceil(depth);
         let parts = steps.div_ceil(steps.div_ceil(1 << parts.ilog2()).max(1)).max(1);
         Tiles { extents: ([tm, tn, depth], group), parts }

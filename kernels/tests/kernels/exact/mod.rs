@@ -1,5 +1,5 @@
-//! Kernels in exact mode: two programs of one formula store equal bits, without a tolerance,
-//! whatever their tiles, splits, chunks and orders. One test for each family.
+//! Kernels in exact mode: two programs of one formula store equal bits, without a tolerance, for
+//! all tiles, splits, chunks and orders. One test for each family.
 
 mod attention;
 mod products;

@@ -81,7 +81,7 @@ fn forward_and_backward<T: Number>(rows: usize, columns: usize) -> ct::Result<()
                 of_bias[j] += exact_dy[at(j)];
             }
         }
-        // Where the variance is near 0, differences of nearly equal terms are divided by its root.
+        // If the variance is near 0, differences of nearly equal terms are divided by its root.
         let largest = scales.iter().copied().fold(1.0, f64::max);
         close(&dx, &of_x, absolute * 10.0 * largest, relative);
         close(&dweight, &of_weight, absolute * 10.0, relative);

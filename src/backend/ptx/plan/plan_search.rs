@@ -143,8 +143,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
         let what = "loaded left operands in registers".to_owned();
         candidates.push(Candidate { what, options, selectable: is_calibrated });
     }
-    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing
-    // is to be gained.
+    // No plan is faster if a resource is nearly always busy with work that is independent of the
+    // plan.
     let min_speedup = first.min_speedup();
     if !verbose && min_speedup.is_none_or(|least| first.cost.lower_bound_fraction > 1.0 - least) {
         return chosen;
@@ -310,8 +310,8 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let blocks = kernel.blocks();
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
-    // Where threads fetch operands or add sums themselves, records and model differ by more; of
-    // 8-bit products that leave their sums to others there are none.
+    // Records and model differ by more if threads fetch operands or add sums themselves. There are
+    // no records of 8-bit products without sums by threads.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
     let narrow = context.inference.mma_plans.keys().any(|id| left(id) == 8);
     let has_sync_mmas = !narrow && efforts.clone().any(|(alone, _)| !alone);

@@ -38,7 +38,7 @@ fn draw(g: &mut Generator, scope: &Scope, op: &'static Op, depth: usize) -> Opti
         if gives_state(op, number) {
             region.results.extend(g.values(&inner, &state)?);
         }
-        // What a region made can be seen in the next one.
+        // Values of a region are visible in the next one.
         outside.visible = inner.visible;
         regions.push(region);
     }

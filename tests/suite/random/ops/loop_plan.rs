@@ -18,7 +18,7 @@ pub fn plan(op: &Op) -> Plan {
         "fold_while" => (2, &[1]),
         // The condition first, which returns no state.
         "while_loop" => (0, &[1, 0]),
-        // Breaks, continues, goes on.
+        // Break, continue, neither.
         "fold_with_control" => (0, &[2, 0]),
         "loop_with_control" => (0, &[1, 0]),
         _ => (0, &[0]),

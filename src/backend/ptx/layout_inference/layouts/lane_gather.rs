@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((handing.registers().count(), &handing.lines[..]), (0, &[0, 1][..]));
         assert!(handing.pays(1, 2));
         assert_eq!(LaneGather::of(&rows, &rows, 0), None, "warps tell rows apart");
-        // Of 16 candidates for each element shared memory is cheaper.
+        // Shared memory is cheaper than 16 candidates for each element.
         let long = Layout::blocked(&[4, 512], &[1, 0], 16, 4);
         assert!(!LaneGather::of(&long, &long, 1).unwrap().pays(1, 16));
         let columns = Layout::blocked(&[8, 32], &[0, 1], 8, 1);

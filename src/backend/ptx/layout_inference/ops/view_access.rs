@@ -45,7 +45,7 @@ const MAX_DEPTH: usize = 24;
 fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
     let fastest = contiguous_axis(module, view);
     let mut order: Vec<usize> = fastest.into_iter().collect();
-    // Of the others, later dimensions of the array are assumed to be faster.
+    // Later dimensions of the array are otherwise assumed to be faster.
     let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
     sort::by_key(&mut rest, |&axis| std::cmp::Reverse(view.dim_map[axis]));
     order.extend(rest);
