@@ -427,7 +427,7 @@ impl<'s> Launch<'s> {
     /// [`Error::Argument`] for arrays of another device, or options that do not belong to the
     /// device.
     #[track_caller]
-    pub(super) fn device_ahead(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
+    pub(super) fn device_without_launch(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
         let mut other = None;
         args.memory(&mut |used| {
             if !used.memory.is_absent() && used.memory.device() != device {

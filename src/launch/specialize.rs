@@ -282,7 +282,7 @@ mod tests {
     use crate::launch::checks::Recorded;
 
     #[test]
-    fn each_wish_for_code_is_another_kernel() {
+    fn each_option_of_the_code_is_another_kernel() {
         let hints = Hints::new();
         let plan = PlanOverride::default();
         let all = [

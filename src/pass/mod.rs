@@ -33,8 +33,8 @@ pub(crate) use legalize::ordered_reduction::is_commutative;
 #[doc(hidden)]
 pub use manager::{Fault, NAMES, PassRun, record_passes};
 pub(crate) use prove::{
-    Argument, SymbolicLaunch, check_rowwise, meets_conditions, prove, prove_for_all, remove_needless_checks,
-    remove_proved_checks,
+    Argument, SymbolicLaunch, check_rowwise, prove, prove_for_all, remove_needless_checks, remove_proved_checks,
+    satisfies_conditions,
 };
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;

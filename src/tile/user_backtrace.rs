@@ -234,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_hand_their_place_down_are_left_out() {
+    fn track_caller_functions_are_left_out() {
         let at = Location { file: "src/layers.rs".into(), line: 20, column: 9 };
         assert_eq!(told(TEXT, Some(at))[0], "src/main.rs:31:22: `Layer::forward` is called here");
     }
 
     #[test]
-    fn names_alone_are_told_where_there_are_no_places() {
+    fn names_are_reported_without_places() {
         let names: String =
             TEXT.lines().filter(|line| !line.trim().starts_with("at ")).map(|l| format!("{l}\n")).collect();
         let expected = [

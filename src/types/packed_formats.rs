@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_they_are() {
+    fn names_are_those_of_the_types() {
         macro_rules! named {
             ($($name:ident)+) => { $(assert_eq!(<$name as Narrow>::NAME, stringify!($name));)+ };
         }

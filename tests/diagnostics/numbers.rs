@@ -107,7 +107,7 @@ fn sorting_and_looking_up() {
   axes are counted from 0; -1 is the last one
 <gather(1, ct::zeros::<i32, 2>([2, 8]))>: `gather` along axis 1 of a tile of shape [4, 8] by positions of [2, 8]
   the extents along the other axes must be equal: use `broadcast_to`
-<ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1)>: `sort_by_key`: values of shape [4, 2] beside keys of shape [4, 8]
+<ct::sort_by_key(tile(4, 8), (tile(4, 8), tile(4, 2)), 1)>: `sort_by_key`: values of shape [4, 2] with keys of shape [4, 8]
   each key has one value: use `broadcast_to`"
     );
 }

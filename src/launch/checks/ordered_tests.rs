@@ -71,7 +71,7 @@ fn passed(x: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>, changes: bool) {
 }
 
 #[test]
-fn stores_behind_the_flag() -> Result<()> {
+fn stores_after_the_flag() -> Result<()> {
     for device in devices() {
         for changes in [false, true] {
             let (mut x, mut flag) = (device.zeros([16])?, device.zeros([1])?);

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_first_tile_block_come_first() {
+    fn records_of_the_first_tile_block_are_first() {
         let sites = sites(Some(5));
         let mut note = vec![0; sites.words()];
         note[HangField::Block.word()] = 1;

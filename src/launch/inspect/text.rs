@@ -373,7 +373,7 @@ impl Inspection {
     pub fn ptx(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
         let code = ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?;
-        remarks::say_code(&code, code.min_blocks > 1);
+        remarks::emit_code_remarks(&code, code.min_blocks > 1);
         Ok(code.text)
     }
 

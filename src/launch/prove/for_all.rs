@@ -154,7 +154,7 @@ fn counterexample(
         let values: Vec<(Symbol, i64)> = symbols.iter().map(|&symbol| (symbol, value(symbol))).collect();
         let of = |symbol: Symbol| values.iter().find(|(other, _)| *other == symbol).map_or(0, |&(_, value)| value);
         let (grid, words) = concrete(launch, &of)?;
-        if has_conditions && pass::meets_conditions(module, grid, &words) != Some(true) {
+        if has_conditions && pass::satisfies_conditions(module, grid, &words) != Some(true) {
             return None;
         }
         samples += 1;

@@ -8,13 +8,13 @@ use crate::error::Result;
 use crate::runtime::{Bench, Stream, Times};
 
 /// Work of a candidate on a state.
-pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+pub(super) type Candidate<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
 /// Executes a part of the measurement of one candidate, by index; returns its times or its failure.
 pub(super) type Attempt<'a> = &'a dyn Fn(usize, &mut dyn FnMut() -> Result<Times>) -> Result<Result<Times>, Ended>;
 
 /// Limit of the parts of the measurement of each candidate.
-pub(super) const TURNS: usize = 5;
+pub(super) const PARTS: usize = 5;
 
 /// Measures candidates alternately: a part of the executions of each, then the next part in reverse
 /// order. Each part begins with a state that `restore` has restored. A candidate that fails has no
@@ -22,16 +22,16 @@ pub(super) const TURNS: usize = 5;
 ///
 /// # Errors
 /// Errors of `restore`, and errors of `attempt` that end the search.
-pub(super) fn in_turns<S>(
+pub(super) fn interleaved<S>(
     bench: Bench,
     stream: &Stream,
     state: &mut S,
-    ways: &[Way<'_, S>],
+    ways: &[Candidate<'_, S>],
     restore: &dyn Fn(&mut S) -> Result<()>,
     attempt: Attempt<'_>,
 ) -> Result<Vec<Result<Times>>, Ended> {
     let runs = bench.num_runs();
-    let turns = runs.clamp(1, TURNS);
+    let turns = runs.clamp(1, PARTS);
     let mut all: Vec<Result<Vec<Duration>>> = ways.iter().map(|_| Ok(Vec::new())).collect();
     for turn in 0..turns {
         let part = runs * (turn + 1) / turns - runs * turn / turns;

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_agree_and_keep_banks_apart() {
+    fn both_sides_agree_without_bank_conflicts() {
         let layout = |registers: &[u32]| {
             let (register, rest): (Vec<u32>, Vec<u32>) = (0..12).partition(|bit| registers.contains(bit));
             let bases = |bits: &[u32]| bits.iter().map(|bit| 1 << bit).collect::<Vec<u32>>();

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Comparable, Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
 use crate::ops::support::float_mode::scoped;
-use crate::ops::support::operand::{BroadcastOperand, Operand, beside, elementwise, methods, operand, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, Operand, arg_of, elementwise, methods, operand, uniform, value};
 use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, caller_location};
 
 /// Records a comparison of two values of one shape.
@@ -43,7 +43,7 @@ macro_rules! comparisons {
             #[track_caller]
             #[must_use]
             pub fn $name(&self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(caller_location(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(*self), arg_of::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -178,7 +178,7 @@ macro_rules! unordered_comparisons {
             #[track_caller]
             #[must_use]
             pub fn $name(self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(caller_location(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(self), arg_of::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -266,7 +266,7 @@ unordered_comparisons! {
 #[diagnostic::on_unimplemented(
     message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
     note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
-    note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
+    note = "a literal has the tile's element type: `.max(1.0)` with floats, `.max(1)` with integers; convert tiles \
             with `.cast::<T>()`; of two ranks, the larger one stands first"
 )]
 pub trait Comparand<O>: Copy {
@@ -277,7 +277,7 @@ pub trait Comparand<O>: Copy {
 #[diagnostic::do_not_recommend]
 impl<O, B: BroadcastOperand<O>> Comparand<O> for B {
     fn compared(self) -> Source {
-        self.beside()
+        self.broadcast_source()
     }
 }
 
@@ -349,7 +349,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn clamp(self, low: impl BroadcastOperand<Self>, high: impl BroadcastOperand<Self>) -> Self {
-        let operands = [value(self), beside::<Self>(low), beside::<Self>(high)];
+        let operands = [value(self), arg_of::<Self>(low), arg_of::<Self>(high)];
         elementwise(caller_location(), "clamp", &operands, |t, v, shape| {
             let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
             let raised = t.put(max, &[v[0], v[1]], attrs, T::DTYPE, shape);
@@ -450,7 +450,7 @@ impl Scalar<bool> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a scalar condition does not select between `{Self}` and `{B}`",
-    note = "a literal has the element type of the other value: `2.0` beside floats, `2` beside integers",
+    note = "a literal has the element type of the other value: `2.0` with floats, `2` with integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
             `Scalar` and a host value of the element type go with any rank"
 )]

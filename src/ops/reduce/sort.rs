@@ -173,7 +173,8 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(
     let axis = axis.axis(R);
     let (place, mut carried) = (caller_location(), Vec::new());
     values.raws(&mut carried);
-    let fits = has_axis(place, "sort_by_key", keys, axis) && record(|t| t.beside(place, keys.raw(), &carried));
+    let fits =
+        has_axis(place, "sort_by_key", keys, axis) && record(|t| t.has_shape_of_keys(place, keys.raw(), &carried));
     if !fits {
         return (keys, values);
     }
@@ -183,12 +184,12 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(
 
 impl Trace {
     /// Reports values whose shape differs from that of the keys.
-    fn beside(&mut self, place: Place, keys: ValueHandle, values: &[ValueHandle]) -> bool {
+    fn has_shape_of_keys(&mut self, place: Place, keys: ValueHandle, values: &[ValueHandle]) -> bool {
         let shape = self.shape(keys);
         let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
             return true;
         };
-        let message = format!("`sort_by_key`: values of shape {other:?} beside keys of shape {shape:?}");
+        let message = format!("`sort_by_key`: values of shape {other:?} with keys of shape {shape:?}");
         self.report(place, message, &["each key has one value: use `broadcast_to`"]);
         false
     }

@@ -1,6 +1,6 @@
 //! Rounding and flush-to-zero of float operations, and the modes of each operation.
 
-use super::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
+use super::operand::{BroadcastOperand, arg_of, elementwise, methods, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, ConstData, Flag, Module, Op, Opcode, Rounding, Value};
@@ -335,7 +335,7 @@ methods! { [Float]
     pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::AddF, mode.attrs::<T>(caller_location(), "add_with", &ARITHMETIC));
-        sum(caller_location(), "add_with", selected, &[value(self), beside::<Self>(rhs)], mode.contract)
+        sum(caller_location(), "add_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.contract)
     }
 
     /// `self - rhs`, rounded as stated.
@@ -351,7 +351,7 @@ methods! { [Float]
     pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::SubF, mode.attrs::<T>(caller_location(), "sub_with", &ARITHMETIC));
-        sum(caller_location(), "sub_with", selected, &[value(self), beside::<Self>(rhs)], mode.contract)
+        sum(caller_location(), "sub_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.contract)
     }
 
     /// `self * rhs`, rounded as stated.
@@ -367,7 +367,7 @@ methods! { [Float]
     #[must_use]
     pub fn mul_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(caller_location(), "mul_with", &ARITHMETIC);
-        uniform(caller_location(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "mul_with", Opcode::MulF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors)
@@ -383,7 +383,7 @@ methods! { [Float]
     #[must_use]
     pub fn div_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(caller_location(), "div_with", &DIVISION);
-        uniform(caller_location(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "div_with", Opcode::DivF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// `self * factor + addend` with one rounding, to nearest even.
@@ -399,7 +399,7 @@ methods! { [Float]
     #[must_use]
     pub fn fma(self, factor: impl BroadcastOperand<Self>, addend: impl BroadcastOperand<Self>) -> Self {
         let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
-        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), arg_of::<Self>(factor), arg_of::<Self>(addend)])
     }
 
     /// `self * factor + addend` with one rounding, as [`fma`](Tile::fma): the name in `std`.
@@ -433,7 +433,7 @@ methods! { [Float]
         mode: impl Into<FloatMode>,
     ) -> Self {
         let attrs = mode.into().attrs::<T>(caller_location(), "fma", &ARITHMETIC);
-        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), arg_of::<Self>(factor), arg_of::<Self>(addend)])
     }
 
     /// Square root, rounded as stated; on f32 also `Approx`.
@@ -493,7 +493,7 @@ methods! { [Float]
     #[must_use]
     pub fn max_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(caller_location(), "max_with", &NONE);
-        uniform(caller_location(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "max_with", Opcode::MaxF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
@@ -508,7 +508,7 @@ methods! { [Float]
     #[must_use]
     pub fn min_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(caller_location(), "min_with", &NONE);
-        uniform(caller_location(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "min_with", Opcode::MinF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// The larger operand; NaN if either is NaN.
@@ -523,7 +523,7 @@ methods! { [Float]
     #[must_use]
     pub fn max_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(caller_location(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "max_nan", Opcode::MaxF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// The smaller operand; NaN if either is NaN.
@@ -538,6 +538,6 @@ methods! { [Float]
     #[must_use]
     pub fn min_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(caller_location(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "min_nan", Opcode::MinF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 }

@@ -29,7 +29,7 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be combined with `{O}`",
-    note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
+    note = "a literal has the element type of the tile: `2.0` with floats, `2` with integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`, \
             `.unsqueeze(axis)` or `.squeeze(axis)`; a `Scalar` and a host value of the element type go with any rank \
             (`y as f32` of an f64)"
@@ -59,18 +59,18 @@ pub trait Operand<O>: Copy {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be combined with `{O}`",
-    note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
+    note = "a literal has the element type of the tile: `2.0` with floats, `2` with integers",
     note = "element types must agree: convert with `.cast::<T>()`; a tile with more axes stands first in methods: \
             `wide.max(narrow)`; a `Scalar` and a host value of the element type go with any rank (`y as f32` of an f64)"
 )]
 pub trait BroadcastOperand<O>: Copy {
     #[doc(hidden)]
-    fn beside(self) -> Source;
+    fn broadcast_source(self) -> Source;
 }
 
 #[diagnostic::do_not_recommend]
 impl<O, B: Operand<O>> BroadcastOperand<O> for B {
-    fn beside(self) -> Source {
+    fn broadcast_source(self) -> Source {
         self.source()
     }
 }
@@ -79,7 +79,7 @@ macro_rules! fewer_axes {
     ($($few:literal < $many:literal;)+) => {$(
         #[diagnostic::do_not_recommend]
         impl<T: Element> BroadcastOperand<Tile<T, $many>> for Tile<T, $few> {
-            fn beside(self) -> Source {
+            fn broadcast_source(self) -> Source {
                 Source::Value(self.raw())
             }
         }
@@ -146,8 +146,8 @@ pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> Arg {
 }
 
 /// The other operand of an `X`, with the element type of literals.
-pub(crate) fn beside<X: TileLike>(x: impl BroadcastOperand<X>) -> Arg {
-    Arg { source: x.beside(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
+pub(crate) fn arg_of<X: TileLike>(x: impl BroadcastOperand<X>) -> Arg {
+    Arg { source: x.broadcast_source(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// A handle as an operand.

@@ -157,7 +157,7 @@ fn weight(module: &Module, block: BlockId, times: usize) -> usize {
 }
 
 /// Returns whether a launch satisfies the conditions of the kernel, `None` if that is not known.
-pub(crate) fn meets_conditions(module: &Module, grid: [u32; 3], params: &[u64]) -> Option<bool> {
+pub(crate) fn satisfies_conditions(module: &Module, grid: [u32; 3], params: &[u64]) -> Option<bool> {
     let walk = Walk::of_conditions(module, module.entries.first()?.body, grid, params);
     let values = walk.required.iter().map(|&condition| walk.values.terms.as_constant(condition));
     values.collect::<Option<Vec<i64>>>().map(|values| values.iter().all(|&value| value != 0))

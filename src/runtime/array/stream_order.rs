@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_came_and_went_are_not_kept() {
+    fn dropped_streams_are_not_kept() {
         let writer = Counting::new(0, 1001);
         let mut order = Order::new(writer.clone());
         let mut reads = Vec::new();

@@ -524,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_machine_code_is_given_to_the_driver() {
+    fn only_complete_machine_code_is_loaded() {
         // This program is an ELF file on systems with GPUs.
         let program = std::fs::read(std::env::current_exe().expect("this program")).expect("its file");
         if !program.starts_with(b"\x7fELF") {

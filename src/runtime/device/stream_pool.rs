@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_its_turn() -> Result<()> {
+    fn streams_are_returned_round_robin() -> Result<()> {
         let pool = StreamPool::new(Device::cpu(), 3)?;
         let turns: Vec<_> = (0..6).map(|_| std::ptr::from_ref(pool.next())).collect();
         assert_eq!(turns[..3], turns[3..]);

@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_cannot_be_loaded() {
+    fn missing_libraries_differ_from_broken_ones() {
         // SAFETY: there is no such library, or it is no library.
         let refusal = |name: &str| text(&unsafe { Library::new(name) }.expect_err(name));
         if cfg!(target_os = "linux") {

@@ -152,7 +152,7 @@ fn layout<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R]) ->
     let unused = |d: usize| shape[d] <= 1 || shape.contains(&0);
     let strides = std::array::from_fn(|d| if unused(d) { strides[d].max(1) } else { strides[d] });
     let layout = Strided { offset: 0, shape, strides };
-    let Some(room) = room(&layout) else {
+    let Some(room) = element_span(&layout) else {
         return Err(Error::argument(format!(
             "an array of shape {shape:?} and strides {strides:?} has elements in one place, or too many for any memory"
         )));
@@ -166,7 +166,7 @@ fn layout<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R]) ->
 
 /// Returns the number of elements from the first to the last one. `None` if two elements overlap
 /// (as far as strides in order of their size show), or if the number is too large.
-fn room<const R: usize>(layout: &Strided<R>) -> Option<usize> {
+fn element_span<const R: usize>(layout: &Strided<R>) -> Option<usize> {
     let count = layout.shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent.max(1)));
     count.filter(|&count| i64::try_from(count).is_ok())?;
     if layout.shape.contains(&0) {

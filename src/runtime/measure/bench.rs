@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_done_as_often_as_asked() {
+    fn work_is_executed_the_requested_number_of_times() {
         let stream = Device::cpu().default_stream();
         let mut count = 0;
         let work = || {

@@ -8,10 +8,10 @@ use crate::error::{Error, Result};
 use crate::runtime::device::stream::Stream;
 
 /// An implementation: queues the work on a stream.
-type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+type Implementation<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
 /// Maximum number of parts of the measurement of an implementation.
-const TURNS: usize = 5;
+const PARTS: usize = 5;
 
 impl Bench {
     /// Measures several implementations of the same work on a state, mostly arrays. Each
@@ -39,7 +39,7 @@ impl Bench {
     /// # Errors
     /// As [`Bench::run`]; [`Error::Argument`] if there is no implementation.
     #[track_caller]
-    pub fn compare<S>(self, stream: &Stream, state: &mut S, ways: &[Way<'_, S>]) -> Result<Comparison> {
+    pub fn compare<S>(self, stream: &Stream, state: &mut S, ways: &[Implementation<'_, S>]) -> Result<Comparison> {
         if ways.is_empty() {
             return Err(Error::argument("a comparison has at least one way to do the work"));
         }
@@ -47,13 +47,13 @@ impl Bench {
         for way in ways {
             hosts.push(self.prepare(stream, &mut || way(state))?);
         }
-        let turns = self.num_runs().min(TURNS);
+        let parts = self.num_runs().min(PARTS);
         let mut all: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
         let mut medians: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
-        for turn in 0..turns {
-            let runs = self.num_runs() * (turn + 1) / turns - self.num_runs() * turn / turns;
+        for part in 0..parts {
+            let runs = self.num_runs() * (part + 1) / parts - self.num_runs() * part / parts;
             for place in 0..ways.len() {
-                let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
+                let at = if part % 2 == 0 { place } else { ways.len() - 1 - place };
                 let times = self.batch(stream, runs + 1, &mut hosts[at], &mut || ways[at](state))?;
                 all[at].extend(&times[1..]);
                 medians[at].push(Times::new(times[1..].to_vec()).median());
@@ -130,7 +130,7 @@ mod tests {
     use crate::runtime::Device;
 
     #[test]
-    fn ways_take_turns() {
+    fn implementations_alternate() {
         let stream = Device::cpu().default_stream();
         let seen = RefCell::new(String::new());
         let way = |name: char, micros: u64| {

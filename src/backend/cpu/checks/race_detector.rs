@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_and_acquired_is_ordered() {
+    fn released_and_acquired_accesses_are_ordered() {
         let watch = RaceDetector::new(true);
         let (mut a, mut b, mut c) = (view(0), view(1), view(2));
         assert!(touch(&watch, &mut a, X, false, true));

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_cheaper_by_the_margin_is_taken() {
+    fn only_plans_cheaper_by_the_margin_are_selected() {
         let of = |costs: &[Option<f64>]| cheapest(100.0, MIN_SPEEDUP, costs.iter().copied()).map(|(index, _)| index);
         assert_eq!(of(&[Some(101.0), None, Some(100.0 - 99.0 * MIN_SPEEDUP)]), None);
         assert_eq!(of(&[None, Some(100.0 - 101.0 * MIN_SPEEDUP)]), Some(1));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_said_with_what_they_lost_by() {
+    fn remarks_name_plans_with_their_costs() {
         let verbose = CompileOptions { plan_search: PlanSearch::Report, ..CompileOptions::default() };
         let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
         let SearchResult { options, considered } = chosen(&module, Target::SM_90A, verbose);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hints_say_and_what_does_not_multiply_is_left_as_it_is() {
+    fn hints_and_kernels_without_mmas_keep_the_default_plan() {
         let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
         let hints =
             CompileOptions { num_warps: Some(16), plan_search: PlanSearch::Report, ..CompileOptions::default() };

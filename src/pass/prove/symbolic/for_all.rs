@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashSet;
 
-use super::decide::{Inside, Launches, Place, covers, is_implied, is_inside, never_meet};
+use super::decide::{Inside, Launches, Place, are_disjoint, covers, is_implied, is_inside};
 use super::linear::MOST_ROWS;
 use crate::ir::Value;
 use crate::pass::prove::access::{Access, Dim, Frame, Kind, Root};
@@ -99,7 +99,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
                 }
                 let proved = match (a_places, b_places) {
                     (Some(x), Some(y)) if a.root == b.root && a.bits == b.bits && x.len() == y.len() => {
-                        never_meet(launches, (a, x), (b, y))
+                        are_disjoint(launches, (a, x), (b, y))
                     }
                     _ => false,
                 };

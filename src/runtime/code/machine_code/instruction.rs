@@ -45,7 +45,7 @@ pub enum Flow {
     /// Begin of a section that diverges: threads reconverge at a distance.
     Diverge { distance: i64 },
     /// Threads wait for all other threads of their section, and reconverge.
-    Meet,
+    Reconverge,
     /// No instruction.
     End,
 }
@@ -135,7 +135,7 @@ impl Instruction {
             0x14d | 0x150 if is_always => Flow::End,
             // `BSSY`, `BSYNC`.
             0x145 => Flow::Diverge { distance: distance.wrapping_mul(4) },
-            0x141 => Flow::Meet,
+            0x141 => Flow::Reconverge,
             _ => Flow::Next,
         }
     }

@@ -13,12 +13,12 @@ pub fn in_loops(code: &[Instruction], has_wide_branch: bool) -> Vec<bool> {
         let place = (at as i64 + 1).checked_mul(BYTES as i64)?.checked_add(distance)?;
         usize::try_from(place).ok().map(|place| place / BYTES).filter(|&index| index < code.len())
     };
-    let mut meets = vec![false; code.len() + 1];
+    let mut reconverges = vec![false; code.len() + 1];
     for (at, &flow) in flows.iter().enumerate() {
         if let Flow::Diverge { distance } = flow
             && let Some(index) = target(at, distance)
         {
-            meets[index] = true;
+            reconverges[index] = true;
         }
     }
     let next = |at: usize| -> [Option<usize>; 2] {
@@ -27,7 +27,7 @@ pub fn in_loops(code: &[Instruction], has_wide_branch: bool) -> Vec<bool> {
             Flow::Next => [following, None],
             Flow::Branch { distance, is_always } => [following.filter(|_| !is_always), target(at, distance)],
             Flow::Diverge { distance } => [following, target(at, distance)],
-            Flow::Meet => [following.filter(|&index| meets[index]), None],
+            Flow::Reconverge => [following.filter(|&index| reconverges[index]), None],
             Flow::End => [None; 2],
         }
     };

@@ -90,7 +90,7 @@ impl ViewShape {
     }
 
     /// Returns true if tiles are disjoint: each element is in at most one tile.
-    pub fn is_apart(&self) -> bool {
+    pub fn has_disjoint_tiles(&self) -> bool {
         self.sparse.is_none() && self.tile.iter().zip(&self.steps).all(|(tile, step)| tile <= step)
     }
 

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_beside_each_other() {
+    fn adjacent_blocks() {
         for (part, shape, warps) in
             [([8, 1, 16], [8, 16, 16], 4), ([1, 1, 8], [2, 4, 8], 2), ([4, 32, 2], [4, 128, 8], 1)]
         {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn results_lie_beside_their_lines() {
+    fn results_are_in_the_lanes_of_their_lines() {
         let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
         for extent in [1, 8, 32, 128] {
             let result = line_aligned_layout(&rows, &[8, extent], 1);

@@ -108,7 +108,7 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Returns true if an op is in a loop body with an MMA.
-    pub fn is_beside_mma(&self, id: OpId) -> bool {
+    pub fn is_in_mma_loop(&self, id: OpId) -> bool {
         let block = self.regions.block_of(id).filter(|&block| self.regions.loop_of_block(block).is_some());
         block.is_some_and(|block| self.module.block(block).ops.iter().any(|&other| self.module.op(other).code.is_mma()))
     }

@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
             for requirement in self.requirements(id) {
                 match requirement {
                     Requirement::Operand(value, layout) => {
-                        if !self.is_free_ahead((value, &layout), &ops, &mut found.hoisted) {
+                        if !self.is_free_before((value, &layout), &ops, &mut found.hoisted) {
                             return Err(CopyReason::Index);
                         }
                     }
@@ -105,7 +105,7 @@ impl KernelInfo<'_> {
 
     /// Returns true if an address op has its operand in a layout without a conversion in the loop.
     /// `ops`: the address ops. Conversions before the loop are added to `hoisted`.
-    fn is_free_ahead(
+    fn is_free_before(
         &self,
         (value, layout): (Value, &Layout),
         ops: &FxHashSet<OpId>,
@@ -116,15 +116,15 @@ impl KernelInfo<'_> {
         }
         if self.inference.source(value) == ValueOrigin::Register {
             let own = self.inference.own_layout(value);
-            let is_ahead = self.module.defining_op(value).is_some_and(|id| ops.contains(&id));
-            if !is_ahead && !own.is_same(layout) {
+            let is_address_op = self.module.defining_op(value).is_some_and(|id| ops.contains(&id));
+            if !is_address_op && !own.is_same(layout) {
                 hoisted.push((value, layout.clone()));
             }
-            return !is_ahead || own.is_same(layout);
+            return !is_address_op || own.is_same(layout);
         }
         let Some(id) = self.module.defining_op(value) else { return false };
         let inputs = self.inference_inputs(id, layout);
-        inputs.iter().all(|(operand, layout)| self.is_free_ahead((*operand, layout), ops, hoisted))
+        inputs.iter().all(|(operand, layout)| self.is_free_before((*operand, layout), ops, hoisted))
     }
 
     /// Returns the operands of an op that is computed at its use, each with its layout. Scalars

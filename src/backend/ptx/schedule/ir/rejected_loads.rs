@@ -69,7 +69,7 @@ pub enum Reason {
 
 impl Reason {
     /// Returns true if the reason is a request of the user for this loop or launch.
-    pub fn is_wish(self) -> bool {
+    pub fn is_hint(self) -> bool {
         matches!(self, Reason::LoopHint | Reason::OneStage)
     }
 

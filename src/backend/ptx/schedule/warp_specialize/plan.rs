@@ -137,7 +137,7 @@ impl KernelInfo<'_> {
             return planned;
         }
         if self.data_partitions > 1 {
-            *cluster_rejected = Some("bands of rows share what is loaded");
+            *cluster_rejected = Some("data partitions share the loads");
             return planned;
         }
         let clustered = match &planned {
