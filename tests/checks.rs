@@ -275,7 +275,7 @@ fn orders_are_seen() {
 }
 
 #[test]
-fn what_a_block_does_before_it_acquires_is_seen() {
+fn races_before_an_acquire_are_found() {
     // One block produces, one consumes; that it also writes what the producer reads is a race,
     // acquired or not.
     fn kernel(x: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>, faulty: bool) {

@@ -175,7 +175,7 @@ fn the_document_is_true() {
 }
 
 #[test]
-fn what_is_not_true_is_found() {
+fn false_entries_are_found() {
     let code =
         "pub struct Knob; impl Knob { pub fn turn() { let x = \"CUTLET_KNOB\"; } fn own() {} } macro_rules! press {}";
     let names = vec![names_of(Path::new("ops/knob.rs"), code)];

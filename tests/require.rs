@@ -56,7 +56,7 @@ fn a_closure_with_captures_has_conditions_of_its_own() {
 }
 
 #[test]
-fn what_no_launch_knows_is_named() {
+fn run_time_values_in_conditions_are_named() {
     let text = problems(
         |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {
             ct::require!(ct::bid(0).lt(x.extent(0)));

@@ -147,7 +147,7 @@ fn a_table_at_the_end() -> Outcome {
 }
 
 #[test]
-fn what_is_measured_has_rates() -> Outcome {
+fn measured_launches_have_rates() -> Outcome {
     let device = ct::Device::cpu();
     let mut sets: Vec<_> =
         (0..3).map(|_| Ok((device.full([1000], 2.0f32)?, device.zeros([1000])?))).collect::<Result<_, ct::Error>>()?;

@@ -242,7 +242,7 @@ fn indices_that_a_launch_can_go_through_need_no_guard() {
 }
 
 #[test]
-fn what_fits_is_found_out_exactly() {
+fn fitting_arguments_are_found_exactly() {
     // By hand, for all shapes and shifts of a small range.
     fn shifted(x: Array<i32, 1>, y: ArrayMut<i32, 1>, shift: Scalar<i32>) {
         let i = ct::bid(0);
@@ -277,7 +277,7 @@ fn ends_of_loops_are_compared_with_the_tiles() {
 }
 
 #[test]
-fn what_runs_only_sometimes_is_asked_only_then() {
+fn conditional_code_has_conditional_checks() {
     // All blocks but the first read the flag of the previous block, in a loop.
     fn neighbours(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let i = ct::bid(0);
@@ -309,7 +309,7 @@ fn indices_from_data_are_guarded() {
 }
 
 #[test]
-fn what_a_branch_protects_is_no_promise_of_the_launch() {
+fn guarded_accesses_are_no_promise_of_the_launch() {
     fn some(x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i32>) {
         let i = ct::bid(0);
         ct::if_else(

@@ -249,7 +249,7 @@ fn records_of_searches_at_the_same_time_are_all_kept() {
 }
 
 #[test]
-fn what_takes_too_long_is_a_failure() {
+fn late_configurations_are_failures() {
     let (limit, long) = (Duration::from_millis(150), Duration::from_millis(200));
     let runs = RefCell::new(0);
     let work = |(): &mut (), &which: &u32| {
@@ -447,7 +447,7 @@ fn arrays_that_have_no_like_copy_are_refused() {
 
 /// A search that had to end leaves what ended it in the record; the next one leaves that out.
 #[test]
-fn what_ended_a_search_is_left_out_of_the_next() {
+fn fatal_configurations_are_left_out_of_the_next_search() {
     let folder = std::env::temp_dir().join(format!("cutlet-stuck-{}", std::process::id()));
     let path = folder.join("double.tune");
     let device = ct::Device::cpu();

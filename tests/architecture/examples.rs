@@ -244,7 +244,7 @@ fn made_by_macros(name: &str) -> bool {
 }
 
 #[test]
-fn what_lacks_an_example_is_found() {
+fn missing_examples_are_found() {
     let text = "
 /// Text.
 pub fn plain() {}

@@ -42,7 +42,7 @@ fn examples_stand_alone() {
 }
 
 #[test]
-fn what_does_not_stand_alone_is_found() {
+fn dependent_examples_are_found() {
     assert!(faults("use cutlet as ct;\nuse std::fs;\nfn main() {}\n").is_empty());
     assert_eq!(faults("mod harness;\nuse anyhow::Result;\nfn main() {}\n").len(), 2);
     assert_eq!(faults(&format!("{}fn main() {{}}\n", "\n".repeat(60))).len(), 1);

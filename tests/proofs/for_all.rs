@@ -105,7 +105,7 @@ fn planted_mistakes_have_concrete_counter_examples() {
 }
 
 #[test]
-fn what_is_not_decided_is_unknown() {
+fn undecided_properties_are_unknown() {
     let n = size("n");
     // A table decides.
     let table = |rows: Array<i32, 1>, y: ArrayMut<f32, 1>| y.store(rows.load_scalar(ct::bid(0)), ct::ones([16]));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_grid_has_is_an_error_with_shapes() {
+    fn too_large_grids_are_errors_with_shapes() {
         let message = Place::rows("x", &layout(&[2, 2, 2, 2, 3], &[1000, 1, 100, 10, 2])).unwrap_err().to_string();
         assert!(message.contains("[2, 2, 2, 2, 3]") && message.contains("[1000, 1, 100, 10, 2]"), "{message}");
         assert!(Place::rows("x", &layout(&[], &[])).is_err());

@@ -194,7 +194,7 @@ fn message(result: Result<Tensor>) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_with_shapes() -> Result<()> {
+fn misfits_are_errors_with_shapes() -> Result<()> {
     let x = random(&[2, 3, 4, 5], DType::F32)?;
     let text = message(softmax(&x.to_dtype(DType::F64)?));
     assert!(text.contains("F64") && text.contains("cutlet-softmax"), "{text}");

@@ -78,7 +78,7 @@ fn several_ranks_give_what_one_gives() -> ct::Result<()> {
 }
 
 #[test]
-fn what_cannot_be_added_up_is_refused() -> ct::Result<()> {
+fn unsupported_sums_are_refused() -> ct::Result<()> {
     let ranks = OnHost::new(&[ct::Device::cpu(); 2])?;
     let array = |n: usize| ct::Device::cpu().full([n], 1.5f32);
     let mut right = [array(3)?, array(3)?];

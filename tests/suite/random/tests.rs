@@ -24,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
         trial("every_form_is_drawn", every_form_is_drawn),
         trial("programs_are_well_typed", programs_are_well_typed),
         trial("a_made_up_defect_is_reduced", a_made_up_defect_is_reduced),
-        trial("what_is_printed_compiles", what_is_printed_compiles),
+        trial("printed_programs_compile", printed_programs_compile),
     ]
 }
 
@@ -51,7 +51,7 @@ fn every_form_is_drawn() -> Result<()> {
 
 /// A program with every form is in `printed.rs` as it was printed: so it compiles. It computes what
 /// it should, too.
-fn what_is_printed_compiles() -> Result<()> {
+fn printed_programs_compile() -> Result<()> {
     let (program, missing) = of_every_form();
     ensure!(missing.is_empty(), "no operands fit {missing:?}");
     let (contents, codes) = (super::contents(SEED, &program), super::codes(SEED, &program));

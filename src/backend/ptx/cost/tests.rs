@@ -9,7 +9,7 @@ use super::timeline_svg::BarKind;
 use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::schedule::OrderPoint;
-use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
+use crate::backend::ptx::tests::clusters::{PINGPONG_OPTIONS, persistent_tiles};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
 use crate::backend::ptx::tests::{Kernel, matmul};
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
@@ -304,7 +304,7 @@ fn more_stages_and_tma_are_faster() {
 fn pingpong_hides_stores() {
     // Memory that is fast enough not to be the bottleneck.
     let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
-    let with = |pingpong| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { pingpong, ..TEAMS }, weights);
+    let with = |pingpong| cost(&persistent_tiles(), Target::SM_90A, &CompileOptions { pingpong, ..PINGPONG_OPTIONS }, weights);
     let (pingpong_groups, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.loops.iter().find(|timing| timing.outer).map(|timing| timing.cycles).unwrap();
     let inner = |cost: &Cost| {
@@ -317,7 +317,7 @@ fn pingpong_hides_stores() {
 
 #[test]
 fn trip_counts_are_those_of_a_launch() {
-    let module = tiles_in_turn();
+    let module = persistent_tiles();
     let body = module.entries[0].body;
     let regions = RegionTree::new(&module, body);
     let mut loops = regions.ops().to_vec();
