@@ -44,7 +44,7 @@ fn prefix_sums(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
     y.store(at, x.load(at, [1, tile]).cumsum(1));
 }
 
-/// The device and what is measured on it.
+/// The device and its measurements.
 struct Bench {
     device: ct::Device,
     timed: bool,

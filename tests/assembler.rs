@@ -123,7 +123,7 @@ fn the_assembler() -> ct::Result<()> {
         (5, none.opt_level(0).line_info(true), " --opt-level=0 --lineinfo"),
         (6, none.device_debug(true), " --opt-level=0 --device-debug"),
         (7, none.memcheck(true), " --sanitize=memcheck"),
-        // These are what it does unasked.
+        // These are its defaults.
         (7, none.opt_level(3).line_info(false), " --sanitize=memcheck"),
     ] {
         assert_eq!(cubin_with(3, hints)?, b"cubin\n");

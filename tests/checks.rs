@@ -175,7 +175,7 @@ fn scratch_that_nobody_wrote() {
     let want = "<-6>:33: element 4 of scratch memory was never written at [4] of the tile, and a store at <-6>:11 uses it\n  \
                 in tile block (0, 0, 0)";
     assert_eq!(text, want);
-    // By pointers, by atomics; what is chosen away.
+    // By pointers, by atomics; values that are not selected.
     let gathers = |y: ArrayMut<i32, 1>| {
         let own = ct::scratch::<i32, 1>([8]);
         own.store(1, ct::ones([4]));
@@ -222,7 +222,7 @@ fn a_doubtful_number_is_an_error_where_it_is_used() {
     used!("a print", |x, _zeros, _y| ct::println!("{x}"));
     used!("an atomic operation", |x, _zeros, y| y.entry(0).atomic_add(x));
     used!("an index or mask", |x, zeros, y| y.store(0, y.gather(zeros + x)));
-    // Through loops, branches, reductions, and what moves elements.
+    // Through loops, branches, reductions, and moves of elements.
     used!("a store", |x, zeros, y| y.store(0, ct::fold(..3, zeros, |sum, _| sum + x)));
     used!("a store", |x, zeros, y| y.store(0, ct::if_else(ct::bid(0).eq(0), || zeros + x, || zeros)));
     used!("a store", |x, zeros, y| y.store(0, (zeros + x).sum(0)));
@@ -276,8 +276,8 @@ fn orders_are_seen() {
 
 #[test]
 fn races_before_an_acquire_are_found() {
-    // One block produces, one consumes; that it also writes what the producer reads is a race,
-    // acquired or not.
+    // One block produces, one consumes. The consumer also writes an element that the producer
+    // reads, which is a race with or without an acquire.
     fn kernel(x: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>, faulty: bool) {
         let flag = flag.entry(0);
         let release = ct::AtomicOptions::new().release(ct::Scope::Device);
@@ -348,7 +348,7 @@ fn checks_belong_to_the_code() {
 #[test]
 fn promises_become_assertions() {
     fn kernel(x: Array<f32, 2>, at: Array<i32, 1>, y: ArrayMut<f32, 2>, n: Scalar<i32>) {
-        // SAFETY: that is what is tried.
+        // SAFETY: that is the subject of the test.
         let (n, load, gather) = unsafe {
             let load = ct::LoadOptions::new().check_bounds(false);
             (n.assume_divisible_by(8).assume_bounds(0..1000), load, ct::GatherOptions::new().check_bounds(false))

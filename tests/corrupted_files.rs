@@ -1,5 +1,5 @@
-//! Damaged bytecode: an error with the offset, never a panic, a hang or a huge allocation. Runs on
-//! stable Rust what the fuzz target (`fuzz/`) runs without end.
+//! Damaged bytecode: an error with the offset, never a panic, a hang or a huge allocation. On
+//! stable Rust, it runs a part of the work of the fuzz target (`fuzz/`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -11,7 +11,7 @@ use cutlet::inspect::{SpilledLine, Spills};
 use cutlet::ir::{Module, PrintOptions, verify};
 use cutlet::{Error, Target};
 
-/// Counts what this program holds, so that a length that a file merely claims is noticed.
+/// Counts the memory of this program, so that an allocation by a false length of a file is found.
 struct Counted;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -183,7 +183,8 @@ fn damaged_machine_code_does_no_harm() {
     no_file_took_much();
 }
 
-/// Names of entries, globals and hints with any bytes: what verifies has a text that is read again.
+/// Names of entries, globals and hints with any bytes: a module that verifies has a text that is
+/// parsed again.
 #[test]
 fn damaged_names_are_refused() {
     let mut next = numbers(0x2545_F491_4F6C_DD1D);

@@ -87,7 +87,7 @@ fn division_at_a_ragged_edge_and_by_zero() -> ct::Result<()> {
 
 fn outside(x: ct::Array<i32, 1>, y: ct::ArrayMut<i32, 1>) {
     let i = ct::bid(0);
-    // SAFETY: not kept by the last block, on purpose; the cpu back end checks what is promised.
+    // SAFETY: not kept by the last block, on purpose; the cpu back end checks the promise.
     let promised = unsafe { ct::LoadOptions::new().check_bounds(false) };
     y.store([i], x.load_with([i + 1], [8], promised));
 }
@@ -191,7 +191,7 @@ fn broken_promises_not_to_overflow_are_errors_where_they_are_made() -> ct::Resul
     let error = ct::launch(successors, 1, (&mut x, 2)).unwrap_err().to_string();
     assert!(error.contains("2147483647 + 1 was assumed to fit 32 bits, signed"), "{error}");
     assert!(error.contains("tests/cpu.rs:") && error.contains(":23"), "{error}");
-    // Passes must not compute what does not fit.
+    // Passes must not fold constants that do not fit.
     fn folded(y: ct::ArrayMut<u8, 1>) {
         // SAFETY: the cpu back end checks it.
         y.store([0], unsafe { ct::full([4], 128u8).unchecked_shl(1) });

@@ -14,8 +14,8 @@ const ROWS: usize = 331;
 const COLUMNS: [&str; 3] = ["cpu", "ptx", "tileir"];
 const LETTERS: [&str; 4] = ["y", "p", "n", "-"];
 
-/// Rooms in which every word outside of functions counts: much there is made by macros from tables
-/// of names, or is a variant or a field. Elsewhere only what is declared with `pub` does.
+/// Rooms in which every word outside of functions counts, because of macros with tables of names,
+/// variants and fields. Elsewhere only items with `pub` count.
 const FRONT: [&str; 9] =
     ["ops", "tile", "kernel", "launch", "runtime", "element.rs", "error.rs", "lib.rs", "backend/mod.rs"];
 
@@ -80,7 +80,8 @@ fn end_of_function(words: &[&str], start: usize) -> usize {
     words.len()
 }
 
-/// The paths of the crate in a span of code: the span itself, or what an expression calls.
+/// The paths of the crate in a span of code: the span itself, or the functions that an expression
+/// calls.
 fn paths(span: &str) -> Vec<Vec<&str>> {
     let words = tokens(span);
     let mut paths = Vec::new();
@@ -108,7 +109,7 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(line.split('|').map(|cell| cell.trim().replace('\0', "|")).collect())
 }
 
-/// The rows of features: an id, what it is, our names, three letters, remarks.
+/// The rows of features: an id, a description, our names, three letters, remarks.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let is_id = |cell: &str| cell.starts_with(|c: char| c.is_ascii_uppercase()) && cell.ends_with(char::is_numeric);
     text.lines().filter_map(cells).filter(|row| is_id(&row[0])).collect()

@@ -49,7 +49,7 @@ fn accesses_are_as_wide_as_the_layout_says() {
     // The layout determines the number of threads; fewer threads hold more elements.
     let text = moved(&(local([4, 1]) * spatial([8, 4]) * local([1, 4])));
     assert!(text.contains(".reqntid 32,") && count(&text, "ld.global.nc.v4.f32") == 4, "{text}");
-    // Half of the threads hold what the other half does, and store nothing.
+    // Half of the threads are replicas of the other half, and store nothing.
     let text = moved(&(spatial([32, 4]) * local([1, 4])).replicate(2));
     assert!(text.contains(".reqntid 256,") && count(&text, "st.global.v4.f32") == 1, "{text}");
 }

@@ -520,7 +520,7 @@ fn a_thread_may_launch_while_it_ends() {
     thread_local!(static KEPT: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) });
     let (send, received) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // Dropped after what the launch itself keeps for the thread.
+        // Dropped after the state of the launch for the thread.
         KEPT.set(Some(AtTheEnd(send)));
         launch_fill()
     });
@@ -576,7 +576,7 @@ fn launches_from_the_threads_of_a_pool() {
 fn errors_name_the_kernel_that_was_launched() -> ct::Result<()> {
     let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;
     let value = 1;
-    // SAFETY: the cpu device checks what is promised here.
+    // SAFETY: the cpu device checks this promise.
     let options = || unsafe { ct::StoreOptions::new().check_bounds(false) };
     let kernel = move |y: ct::ArrayMut<i32, 1>, i: ct::Scalar<i32>| {
         y.store_with([i], ct::full::<i32, 1>([16], value), options());

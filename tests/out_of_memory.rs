@@ -63,7 +63,7 @@ fn copies_to_the_host_are_errors() -> ct::Result<()> {
     let mut x = device.zeros::<u64, 2>([ONCE / 5, 5])?;
     let error = refused(x.to_vec());
     assert!(error.contains("bytes do not fit into the free memory of the host: copy the array in parts"), "{error}");
-    // With gaps, both ways; what fits is copied.
+    // With gaps, in both directions; parts that fit are copied.
     refused(x.slice(1, ..4)?.to_vec());
     refused(x.view_mut().slice(1, 1..2)?.copy_from(&vec![7; ONCE / 5]));
     x.view_mut().slice(0, ..2)?.slice(1, 1..2)?.copy_from(&[8, 9])?;

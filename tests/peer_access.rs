@@ -1,5 +1,5 @@
-//! Arrays of one GPU in kernels of another one: what runs only where there are two GPUs, and what
-//! is refused anywhere.
+//! Arrays of one GPU in kernels of another one: launches that need two GPUs, and launches that are
+//! always refused.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -50,8 +50,8 @@ fn arrays_of_another_gpu_are_read_and_written_where_they_are() -> ct::Result<()>
     Ok(())
 }
 
-/// Every launch sees what the one before it wrote, whichever GPU and stream that was on; so do
-/// copies, and memory is not freed before all is done.
+/// Every launch and copy sees the writes of the previous launch on any GPU and stream. Memory is
+/// freed after all work.
 #[test]
 fn work_of_two_gpus_on_one_array_is_in_order() -> ct::Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Conditions of launches: messages of failed conditions, invalid conditions, and what the compiler
-//! learns.
+//! Conditions of launches: messages of failed conditions, invalid conditions, and the facts for the
+//! compiler.
 
 mod traced;
 

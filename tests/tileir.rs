@@ -1,5 +1,5 @@
-//! Kernels as Tile IR: how long the text is, what is guarded and what a launch checks instead,
-//! which version is needed, and equality of the bytes of equal kernels.
+//! Kernels as Tile IR: the length of the text, guards and the checks of launches that replace them,
+//! the required version, and equality of the bytes of equal kernels.
 
 use std::path::Path;
 

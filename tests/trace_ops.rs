@@ -1,5 +1,5 @@
-//! Every operation of the front end on every element type that has it: what is recorded, and that
-//! the verifier accepts it.
+//! Every operation of the front end on every element type that has it: the recorded ops, and their
+//! acceptance by the verifier.
 
 mod traced;
 
@@ -469,8 +469,7 @@ fn private_characters_in_messages_are_text() {
         let (a, b) = (x.extent(0), y.extent(0));
         ct::println!("\u{F8FE}0\u{F8FE} {a} \u{F8FE} {Marks} {b} \u{F8FE}99999999999999999999\u{F8FE} {a:>4}");
         ct::assert!(a.gt(0), "\u{F8FE} {b} 50%\u{F8FE}0\u{F8FE}");
-        // The text of a value outlives its message: what it said then is no value of another
-        // message.
+        // The text of a value outlives its message: its text is no value of another message.
         let kept = std::cell::RefCell::new(String::new());
         ct::println!("{}", Nested(&kept, b));
         ct::println!("{a} {}", kept.borrow());

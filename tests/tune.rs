@@ -1,5 +1,4 @@
-//! Searching among configurations: which one wins, what is kept of those that fail, what is
-//! remembered.
+//! Search among configurations: the selected one, the errors of failed ones, and the record.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -158,7 +157,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     assert!(failures[0].starts_with("45: ") && failures[0].contains("powers of two"), "{failures:?}");
     assert!(failures[1].contains("number 96 of the result is 1, that of `64` is 2"), "{failures:?}");
 
-    // The file is what was measured, and the same after reading and writing.
+    // The file has the measurements, and is the same after reading and writing.
     let text = std::fs::read_to_string(&path).unwrap();
     let records = ct::tune::Records::read(&path).unwrap();
     assert_eq!(records.to_string(), text);
@@ -445,7 +444,7 @@ fn arrays_that_have_no_like_copy_are_refused() {
     assert!(refused.starts_with("tests/tune.rs:"), "{refused}");
 }
 
-/// A search that had to end leaves what ended it in the record; the next one leaves that out.
+/// A search that ended early records the cause; the next one skips it.
 #[test]
 fn fatal_configurations_are_left_out_of_the_next_search() {
     let folder = std::env::temp_dir().join(format!("cutlet-stuck-{}", std::process::id()));

@@ -30,5 +30,5 @@ pub mod tuning;
 
 use super::measure::examples;
 
-/// Names of the rows, and what their plain launches are.
+/// Names of the rows, and their plain launches.
 pub const ALL: &str = include_str!("../compare/rows.txt");

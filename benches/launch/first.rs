@@ -2,9 +2,9 @@
 //! neither the driver's nor our files of machine code, and each in a process of its own. The device
 //! is open and the arrays exist before the clock starts.
 //!
-//! A second process per kernel takes the parts: code generation (trace, passes, PTX), then
-//! compiling, of which what a repeated code generation does not explain is the driver's assembler
-//! and loading, then the launch.
+//! A second process per kernel takes the parts: code generation (trace, passes, PTX), compiling,
+//! and the launch. The time of compiling minus that of a repeated code generation is that of the
+//! driver's assembler and loading.
 
 use std::io;
 use std::process::Command;

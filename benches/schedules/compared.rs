@@ -35,7 +35,7 @@ mod tuning;
 #[path = "../kernels/measure/examples.rs"]
 pub mod examples;
 
-/// Names of the rows, and what their plain launches are.
+/// Names of the rows, and their plain launches.
 pub const ALL: &str = include_str!("../compare/rows.txt");
 /// Recorded times of their configurations.
 pub const RECORDS: &str = include_str!("../compare/h200.tune");

@@ -2,9 +2,10 @@
 //! --bench schedules -- [OPTION]... [ROW]...`.
 //!
 //! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately;
-//! how alike the model's order is to that of the times, and how much slower than the best the
-//! chosen one is, is printed for each row and in total. Without a GPU the model's order is printed,
-//! and how alike it is to that of the configurations whose times `benches/compare/h200.tune` has.
+//! the correlation of the model's order with that of the times, and the slowdown of the selected
+//! plan relative to the best, are printed for each row and in total. Without a GPU the model's
+//! order is printed, and how alike it is to that of the configurations whose times
+//! `benches/compare/h200.tune` has.
 
 mod compared;
 mod measured;

@@ -67,7 +67,7 @@ fn time_of(record: &Record, label: &str) -> Option<f64> {
 }
 
 /// Plans of the kernels of a configuration, with microseconds by the model, and whether one is
-/// chosen: the usual one each, as what was recorded, or all of the first kernel.
+/// selected: the default plan of each kernel, as recorded, or all plans of the first kernel.
 pub fn plans(row: &dyn Row, index: usize, all: bool) -> Result<Vec<(String, f64, bool)>> {
     plans_of(row, index, (all, OptimizationSet::ALL))
 }

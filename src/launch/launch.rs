@@ -155,8 +155,8 @@ impl Launch<'_> {
         Ok(args.into_output())
     }
 
-    /// Executes the kernel with time stamps at the steps of its schedule, waits for its end and
-    /// returns the measured steps of a sample of its tile blocks. Results are those of
+    /// Executes the kernel with time stamps at the steps of its schedule, and waits for its end.
+    /// Returns the measured steps of a sample of its tile blocks. Results are those of
     /// [`Launch::launch`]. The page on debugging of the guide describes the sample.
     ///
     /// ```

@@ -1,9 +1,9 @@
 //! No two files of a room need each other, directly or through other files of the room.
 //!
-//! What a file needs is read off its `crate::`, `super::` and `self::` paths and those that start
-//! with a module of its own, followed through re-exports to the file that defines the name. A
-//! re-export alone is no need: the `mod.rs` of a room may name all of its files, and counts only
-//! where it holds code.
+//! The needs of a file are its `crate::`, `super::` and `self::` paths, and those that start with a
+//! module of its own. Re-exports are followed to the file that defines the name. A re-export alone
+//! is no need: the `mod.rs` of a room may name all of its files, and counts only where it holds
+//! code.
 //!
 //! A method call is an edge, too, if the methods of its type are in several files ([`methods`]).
 
@@ -22,7 +22,7 @@ type Name = Vec<String>;
 /// A name that a `use` imports.
 struct Use {
     exported: bool,
-    /// As written, without what it is renamed to; ends with `*` for all names.
+    /// As written, without the new name of a renaming; ends with `*` for all names.
     path: Name,
     name: String,
 }
@@ -65,7 +65,7 @@ impl File {
                     }
                     continue;
                 }
-                // Not what an `impl Trait` captures.
+                // Without captures of an `impl Trait`.
                 "use" if all[at + 1] != "<" => at = file.use_tree(&all, at + 1, &[], exported),
                 "mod" if all.get(at + 2) == Some(&";") => at += 2,
                 word if ITEMS.contains(&word) => {

@@ -13,8 +13,8 @@ const ROOMS: [(&str, &[&str]); 3] = [
     ("layout", &["layout/mod.rs"]),
 ];
 
-/// Rooms of what the host does, and the same files. Of these every public function has an example;
-/// types are shown by them.
+/// Rooms of host functions, and the same files. Every public function of these rooms has an
+/// example, which also shows its types.
 const HOST_ROOMS: [(&str, &[&str]); 2] = [("launch", &["lib.rs"]), ("runtime", &["lib.rs"])];
 
 /// Places there that are no part of the crate's front: calls of the driver, and types of the names

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::source::{is_test, sources};
 
-/// Hidden items of `src/` that every build has: file, beginning, and what uses the item outside of
-/// the crate.
+/// Hidden items of `src/` that every build has: file, beginning, and the user of the item outside
+/// of the crate.
 const HIDDEN: &[(&str, &str, &str)] = &[
     ("backend/mod.rs", "pub plan: PlanOverride", "measurements of the cost model: hints never change results"),
     ("backend/mod.rs", "pub struct PlanOverride", "the same"),

@@ -40,7 +40,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "backend/ptx",
         &["backend", "ir", "pass", "types/float_codec", "layout", "types/dtype", "error", "target", "util"],
     ),
-    // Runs what one back end plans by means of another one.
+    // Runs the plans of one back end by means of another one.
     (
         "backend/schedule_sim",
         &["backend", "backend/cpu", "backend/ptx", "ir", "layout", "types/dtype", "error", "target"],

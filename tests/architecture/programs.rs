@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// Lines before `main`, with the head of the file: kernels and what belongs to them.
+/// Lines before `main`, with the head of the file: kernels and their helpers.
 const MAX_LINES: usize = 59;
 
 /// Returns the faults of an example.

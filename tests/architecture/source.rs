@@ -69,7 +69,7 @@ fn raw_length(text: &str) -> usize {
     text[start..].find(&end).map_or(text.len(), |at| start + at + end.len())
 }
 
-/// Length of what starts and ends with a quotation mark.
+/// Returns the length of a literal between quotation marks.
 fn quoted_length(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {

@@ -1,4 +1,4 @@
-//! Loads, stores and what else is done with memory.
+//! Loads, stores and other accesses to memory.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -177,7 +177,7 @@ fn unknown_backend() -> String {
     [said("CUTLET_BACKEND", "cuda"), said("CUTLET_TARGET", "hopper")].join("\n")
 }
 
-/// As Rust prints what `main` returns.
+/// The output of Rust for the result of `main`.
 fn from_main() -> String {
     fn kernel(a: Array<f32, 1>) {
         let _ = a.load(0, [64]) + a.load(0, [32]);

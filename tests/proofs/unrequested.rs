@@ -137,7 +137,7 @@ impl Case {
         }
     }
 
-    /// Returns what a launch stores. Launches that the kernel refuses store nothing.
+    /// Returns the stored elements of a launch. Launches that the kernel refuses store nothing.
     fn run(self, n: usize, checks: ct::Checks) -> ct::Result<Vec<i32>> {
         let device = ct::Device::cpu();
         let (x, mut y) = (device.from_fn([n], |[i]| i as i32)?, device.zeros::<i32, 1>([n])?);

@@ -79,7 +79,7 @@ pub fn last_block_wins(fault: bool) -> Outcome {
         .check()
 }
 
-/// A reversal in place overwrites what another block has yet to read.
+/// A reversal in place overwrites elements that another block has not read yet.
 pub fn reversal_in_place(fault: bool) -> Outcome {
     fn reversed(x: Array<f32, 1>, y: ArrayMut<f32, 1>, fault: bool) {
         let i = ct::arange(0..16) + ct::bid(0) * 16;

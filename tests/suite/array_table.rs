@@ -99,7 +99,7 @@ fn fill(y: ArraysMut<i32, 1>, x: Arrays<i32, 1>) {
     y.entry(0).atomic_add(1000);
 }
 
-/// Writes through one table what is read through another one, also where there is no array.
+/// Writes elements through one table and reads them through another one, also without an array.
 fn stores(session: Session) -> Result<()> {
     for count in [1, 2, 5] {
         let lengths: Vec<usize> = (0..count).map(|i| 50 + 77 * i).collect();

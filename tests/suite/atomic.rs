@@ -207,8 +207,8 @@ fn climb_kernel<T: ct::ops::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<
     before.scatter((ct::bid(0), at), old);
 }
 
-/// Values before: no greater than what was there afterwards, never again less; 0 where nothing was
-/// looked at. Neighbours that share a word do not disturb each other.
+/// Previous values are at most the later ones, and never decrease; 0 for elements that were not
+/// read. Adjacent elements of a word are independent.
 fn extrema_before<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let blocks = 6;
     let mut top = session.device().zeros::<T, 1>([16])?;
@@ -268,7 +268,7 @@ fn exchange_kernel<T: ct::ops::AtomicXchg>(
     let options = AtomicOptions::new().relaxed(Scope::Device);
     let before = y.atomic_xchg_with(at, x, options);
     old.scatter(at, before);
-    // Puts back what was there, in every second place.
+    // Restores the previous value in every second place.
     let expected = ((at % 2).eq(0)).select(x, before);
     kept.scatter(at, y.atomic_cas_with(at, expected, before, options));
 }

@@ -240,7 +240,7 @@ fn then_read_kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, out: ArrayMut<f32, 2>
     out.store((0, i), y.load((i, 0), [16, 64]).transpose());
 }
 
-/// A block sees what it has added.
+/// A block observes its own additions.
 fn then_read(session: Session) -> Result<()> {
     let data = random::<f32>(30, 48 * 64, Spread::Whole(8));
     let x = session.array(&data, [48, 64])?;

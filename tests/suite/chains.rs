@@ -1,8 +1,8 @@
 //! Every operation on the result of every operation, on extreme values of all types. An assembler
-//! knows properties of results (that a magnitude is not negative, that a power is positive) and
-//! simplifies the next one by it; what it knows must hold of the smallest integers, of NaN and of
-//! zeros of either sign. The reference is the cpu back end, which runs the two operations in
-//! kernels of their own.
+//! knows properties of results (a magnitude is not negative, a power is positive) and simplifies
+//! the next operation by them. The properties must hold for the smallest integers, NaN and zeros of
+//! either sign. The reference is the cpu back end, which runs the two operations in kernels of
+//! their own.
 //!
 //! On a GPU `CUTLET_CHAINS=k` takes every k-th operation as the inner one (6, since the driver's
 //! assembler needs two minutes for all: 1).
@@ -311,7 +311,7 @@ fn comparisons<T: Float>() -> Vec<Operation<T>> {
     }
 }
 
-/// The ends of a type, what is next to them, and where widths and signs change.
+/// The ends of a type, adjacent numbers, and the numbers at which widths and signs change.
 pub fn extremes<T: Element>() -> Vec<T> {
     if T::DTYPE.is_float() {
         let (tiny, huge): (f64, f64) = match T::DTYPE.bits() {

@@ -62,7 +62,7 @@ fn gathered<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Exchanges in a loop, each of what the one before has given.
+/// Exchanges in a loop, each of the result of the previous one.
 fn in_a_loop(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>, steps: Scalar<i32>, size: usize) {
         let cluster = ct::cluster(size);

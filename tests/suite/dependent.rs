@@ -18,7 +18,7 @@ pub fn register(suite: &mut Suite) {
 
 const TILE: usize = 256;
 
-/// Kernels that each read what the one before has written, in other blocks.
+/// Kernels that each read the elements that other blocks of the previous one have written.
 fn chain(session: Session) -> Result<()> {
     fn waits(x: Array<i32, 1>, y: ArrayMut<i32, 1>, steps: Array<i32, 1>) {
         let block = ct::bid(0);

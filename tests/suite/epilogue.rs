@@ -55,7 +55,7 @@ fn check(session: Session, reduced: bool) -> Result<()> {
         x * 0.5 * (inner.tanh() + 1.0) + x / ((-x).exp() + 1.0)
     };
     let all: Vec<f64> = (0..m * n).map(|at| finished(at / n, at % n)).collect();
-    // The rounding of f16, and what cancels where both terms are small.
+    // The rounding of f16, and the cancellation of small terms.
     let near = |value: f64| Want::Within { value, error: value.abs() * 6e-4 + 2e-5 };
     session.check("finished", &y, &|[i, j]| near(all[i * n + j]))?;
     if reduced {

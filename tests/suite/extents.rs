@@ -349,7 +349,7 @@ fn reductions(session: Session) -> Result<()> {
     })
 }
 
-/// Reductions by what does not commute, of several tiles at once, with numbers from outside.
+/// Reductions by functions that do not commute, of several tiles at once, with captured numbers.
 fn in_order(session: Session) -> Result<()> {
     fn kernel(a: Array<i32, 2>, b: Array<i32, 2>, y: ArrayMut<i32, 2>, extra: Scalar<i32>) {
         let maps = (a.load([0, 0], [6, 112]), b.load([0, 0], [6, 112]));

@@ -135,7 +135,7 @@ fn turned(x: f64, quarter: f64) -> f64 {
     }
 }
 
-/// By Newton's method, from what is exact of the function: near the ends its complement.
+/// By Newton's method, from an exact form of the function: near the ends its complement.
 fn inverse_erf(x: f64) -> f64 {
     let a = x.abs();
     if a.is_nan() || a >= 1.0 {

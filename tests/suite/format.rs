@@ -37,7 +37,7 @@ pub enum Round {
     Up,
 }
 
-/// A real number as f64 plus the sign of what the f64 is off by (true value minus `near`).
+/// A real number as f64 plus the sign of its error (true value minus `near`).
 ///
 /// The functions below are exact where no intermediate f64 underflows or overflows: for all
 /// operands of the formats up to f32, and for f64 operands of moderate size.

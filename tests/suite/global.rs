@@ -1,5 +1,5 @@
-//! Globals: initial values of every type, what one tile block leaves for another one and one launch
-//! for the next, tables, host reads and writes, instances.
+//! Globals: initial values of every type, values for other tile blocks and for the next launch,
+//! tables, host reads and writes, instances.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Grids: block indices of all sizes, and what is computed from them.
+//! Grids: block indices of all sizes, and values that are computed from them.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;

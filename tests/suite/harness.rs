@@ -117,8 +117,8 @@ impl Session {
         Ok(self.device().array(data, shape)?)
     }
 
-    /// An array whose every element has all bits set in the low byte of a word: what a kernel does
-    /// not write is seen.
+    /// An array whose every element has all bits set in the low byte of a word, so that unwritten
+    /// elements are found.
     pub fn unwritten<T: Element, const R: usize>(self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         self.array(&vec![unwritten::<T>(); shape.iter().product()], shape)
     }
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Compares an array with what each element should be.
+    /// Compares an array with a reference of each element.
     pub fn check<T: Element, const R: usize>(
         self,
         what: &str,
@@ -381,14 +381,14 @@ pub struct Suite {
 struct Test {
     name: String,
     demand: Demand,
-    /// On a GPU in a process of its own: what fails there would be the error of another test that
-    /// waits.
+    /// On a GPU in a process of its own: a failure there would be the error of another waiting
+    /// test.
     alone: bool,
     body: std::sync::Arc<Body>,
 }
 
-/// Every how many tests one is taken: what `CUTLET_SUITE_SAMPLE` says, else all that a name
-/// selects, and one of three of them all where a sample will do.
+/// Distance of the sampled tests: `CUTLET_SUITE_SAMPLE`, else 1 if a name selects tests, and 3 of
+/// all tests if a sample is sufficient.
 fn sample() -> usize {
     let selected = std::env::args().skip(1).any(|argument| !argument.starts_with('-'));
     let named = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok());
@@ -432,7 +432,7 @@ impl Suite {
         });
     }
 
-    /// Every test in each of its ways; what this machine cannot run is there, marked as skipped.
+    /// Every test in each of its modes. Tests that this machine cannot run are marked as skipped.
     pub fn trials(self) -> Vec<Trial> {
         let gpu = Device::gpu(0);
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
@@ -537,7 +537,7 @@ fn exact_trial(way: &str, name: &str, session: Session, body: std::sync::Arc<Bod
     })
 }
 
-/// A test for every target, which only compiles and compares the sums of what it compiled.
+/// A test for every target, which only compiles, and compares the sums of the compiled code.
 fn sum_trials(test: Test) -> impl Iterator<Item = Trial> {
     ASSEMBLED.into_iter().map(move |target| {
         let (body, name) = (test.body.clone(), format!("sums_{target}::{}", test.name));
@@ -597,7 +597,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let start = RUNNING.lock().unwrap().remove(&self.0);
         if let (Some(start), Some(path)) = (start, std::env::var_os("CUTLET_SUITE_TIMES")) {
-            // Nothing depends on the list: what cannot be written is not.
+            // Nothing depends on the list, so an error of the file is ignored.
             let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
             let line = format!("{:.2} {}\n", start.elapsed().as_secs_f64(), self.0);
             let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, line.as_bytes()));
@@ -605,9 +605,9 @@ impl Drop for Running {
     }
 }
 
-/// Ends the process, with the names of what runs, once a test has taken as many seconds as
-/// `CUTLET_SUITE_TIMEOUT` says: a kernel that never ends takes all tests on its GPU with it. The
-/// first that is named started first.
+/// Ends the process, with the names of the running tests, if a test needs more than the seconds of
+/// `CUTLET_SUITE_TIMEOUT`: a kernel that never ends blocks all tests on its GPU. The names are in
+/// the order of the starts.
 pub fn watch() {
     let wish: Option<u64> = std::env::var("CUTLET_SUITE_TIMEOUT").ok().and_then(|text| text.parse().ok());
     let Some(seconds) = wish.filter(|&seconds| seconds > 0) else { return };

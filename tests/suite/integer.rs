@@ -157,7 +157,7 @@ fn division<T: Int>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Amounts are read as unsigned; what is shifted beyond the width is gone, or all sign.
+/// Amounts are unsigned; a shift by at least the width returns 0, or the sign.
 fn shifts<T: Int>(session: Session) -> Result<()> {
     let a = any::<T>(6);
     let amounts = random::<T>(7, COUNT, Spread::Between(0.0, 1.25 * f64::from(T::DTYPE.bits())));

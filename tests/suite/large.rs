@@ -84,7 +84,7 @@ fn rows(session: Session, shape: [usize; 2], tile: [usize; 2], num_warps: Option
     session.check(&name, &y, &|at| Want::exactly(results[ravel(at, shape)]))
 }
 
-/// The row is written to between its reduction and the second use of what was read of it.
+/// The row is written between its reduction and the second use of the loaded tile.
 fn overwrites(y: ArrayMut<i32, 2>, z: ArrayMut<i32, 2>, tile: [usize; 2]) {
     let at = (ct::bid(0), ct::scalar(0));
     let x = y.load(at, tile);

@@ -1,11 +1,10 @@
 //! Sequences of two and three integer operations on numbers from memory and on constants that an
 //! assembler learns late.
 //!
-//! ptxas decides early what a plain constant does to an instruction. A constant that only follows
-//! from 64-bit arithmetic, a selection, a shift, a conversion or a loop reaches its later passes,
-//! which merge instructions by rules of their own. Some of these rules are wrong
-//! (`src/backend/ptx/workarounds`). The interpreter computes each operation in a kernel of its own,
-//! with plain constants.
+//! Early passes of ptxas fold plain constants into instructions. A constant from 64-bit arithmetic,
+//! a selection, a shift, a conversion or a loop reaches later passes, which merge instructions by
+//! other rules. Some of these rules are wrong (`src/backend/ptx/workarounds`). The interpreter
+//! computes each operation in a kernel of its own, with plain constants.
 //!
 //! Sequences of one kernel are shuffled. Instructions that two sequences share are not merged,
 //! which hides an error.

@@ -1,5 +1,5 @@
 //! Tiles in layouts that a user chooses: drawn at random, for 32 to 512 threads, with replicas,
-//! before and after every kind of operation. What is computed does not depend on them.
+//! before and after every kind of operation. Results do not depend on them.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -228,7 +228,7 @@ fn loops(session: Session) -> Result<()> {
         session.launch(carried, [1], (&x, &mut y, Constant(draw)))?;
         session.check(&format!("{draw:?}"), &y, &|at| {
             let value = |n: usize| data[n * ROWS * COLUMNS + ravel(at, SHAPE)];
-            // All three and what was before each of them, without the last one.
+            // All three and the previous value of each of them, without the last one.
             Want::exactly(2 * value(0) + 2 * value(1) + 1)
         })
     })
@@ -333,7 +333,7 @@ fn of_parts(x: Array<i32, 3>, y: ArrayMut<i32, 3>, draw: Drawn) {
     y.store((0, 0, 0), (tile + rest).with_layout(drawn(whole, draw, 3)) - column);
 }
 
-/// Three axes, what is stretched, and tiles that are cut.
+/// Three axes, broadcast tiles, and split tiles.
 fn parts(session: Session) -> Result<()> {
     let shape = [4, 8, 16];
     each_draw(session, |draw| {

@@ -82,7 +82,7 @@ fn locked(lock: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
     lock.atomic_xchg(0);
 }
 
-/// A lock by compare-and-swap: what it protects is never lost.
+/// A lock by compare-and-swap: no protected update is lost.
 fn mutex(session: Session) -> Result<()> {
     let (mut lock, mut sum) = (session.device().zeros([1])?, session.device().zeros([256])?);
     session.launch(locked, [50], (&mut lock, &mut sum))?;
@@ -184,7 +184,7 @@ fn relay_kernel(tiles: ArrayMut<i32, 2>, ready: ArrayMut<u64, 1>) {
     ready.store(me + 1, 1u64);
 }
 
-/// Each block adds to what the one before it has.
+/// Each block adds to the sum of the previous one.
 fn relay(session: Session) -> Result<()> {
     let blocks = 20;
     let mut ready = vec![0u64; blocks + 1];

@@ -1,4 +1,4 @@
-//! Packed arrays of 1 to 8 bits: what is loaded, stored and cast, for every format.
+//! Packed arrays of 1 to 8 bits: loads, stores and casts, for every format.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;

@@ -1,4 +1,4 @@
-//! Bits, ends and parts of numbers: what the IR has no op for.
+//! Bits, ends and parts of numbers: functions without an op in the IR.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -193,7 +193,7 @@ fn softmax<T: Float>(session: Session) -> Result<()> {
     })
 }
 
-/// To the digits of what is taken together.
+/// With a tolerance relative to the operands.
 fn gelu<T: Float>(session: Session) -> Result<()> {
     let mut a = random::<T>(15, COUNT, Spread::Between(-12.0, 12.0));
     a.extend(random::<T>(16, COUNT, Spread::Between(-110.0, 90.0)));

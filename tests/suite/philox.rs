@@ -1,5 +1,5 @@
-//! Random numbers: the generator's known answers, the same numbers for all tiles, and what they are
-//! like.
+//! Random numbers: the generator's known answers, the same numbers for all tiles, and their
+//! distributions.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;

@@ -87,7 +87,7 @@ where
     Ok(())
 }
 
-/// Every iteration writes the same tile: what the last one writes stays.
+/// Every iteration writes the same tile: the last write remains.
 fn last_store_wins(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), c: ArrayMut<f32, 2>, steps: Scalar<i32>) {
         ct::fold(..steps, (), |(), index| {
@@ -110,7 +110,7 @@ fn last_store_wins(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Iterations read what the ones before have written, in global memory.
+/// Iterations read elements in global memory that earlier ones have written.
 fn in_order(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

@@ -353,8 +353,8 @@ fn table_of_addresses(session: Session) -> Result<()> {
 
 fn count(x: Array<i32, 1>, bins: Ptr<i32>, floats: Ptr<f32>, y: ArrayMut<i32, 1>) {
     let x = x.load(ct::bid(0), [256]);
-    // SAFETY: `bins` and `floats` have 8 elements, and x is at least 0; the mask leaves out what is
-    // larger.
+    // SAFETY: `bins` and `floats` have 8 elements, and x is at least 0; the mask excludes larger
+    // numbers.
     unsafe {
         let inside = AtomicOptions::new().relaxed(Scope::Device).mask(x.lt(8));
         bins.offset(x).atomic_add_with(1, inside);

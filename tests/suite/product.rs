@@ -528,7 +528,7 @@ enum Order {
     Uneven,
 }
 
-/// Tile blocks run in pairs that share what they load, if the grid has pairs.
+/// Tile blocks run in clusters of two that share their loads, if the grid permits it.
 fn pairs<A, C>(session: Session) -> Result<()>
 where
     A: MmaInput<A, C>,

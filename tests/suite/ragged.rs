@@ -159,7 +159,7 @@ fn attention(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Sums over the rows of a group: what is after the slice counts as zero.
+/// Sums over the rows of a group: elements after the slice count as zero.
 fn transposed(session: Session) -> Result<()> {
     fn kernel(
         (a, b, ends): (Array<bf16, 2>, Array<bf16, 2>, Array<i32, 2>),

@@ -99,7 +99,8 @@ fn check<T: Element>(
     Ok(())
 }
 
-/// Exact with small whole numbers; with any numbers within what the order of additions changes.
+/// Exact with small whole numbers; with any numbers within the error of a changed order of
+/// additions.
 fn float_sums<T: Float>(session: Session) -> Result<()> {
     let exact = |values: &[T]| Want::SumOf(values.iter().map(|x| x.to_f64()).sum());
     check::<T>(session, "sum of whole numbers", by!(sum), &|count| random(1, count, Spread::Whole(1)), &exact)?;
@@ -235,7 +236,7 @@ fn positions<T: Comparable + Number>(session: Session) -> Result<()> {
     ) {
         let x = x.load([0, 0], tile);
         let (at, value) = if largest { x.argmax_with_value(1) } else { x.argmin_with_value(1) };
-        // The value is there, too: it is the extreme one, or what comes of NaNs alone.
+        // The value is the extreme one, or the result of NaNs alone.
         let extreme = if largest { x.reduce_max(1) } else { x.reduce_min(1) };
         rows.store([0, 0], (value.eq(extreme) | value.ne(value)).select(at, -1));
         columns.store([0, 0], if largest { x.argmax(0) } else { x.argmin(0) });

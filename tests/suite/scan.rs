@@ -114,7 +114,8 @@ fn check<T: Element>(
     Ok(())
 }
 
-/// Exact with small whole numbers; with any numbers within what the grouping of additions changes.
+/// Exact with small whole numbers; with any numbers within the error of a changed grouping of
+/// additions.
 fn float_sums<T: Float>(session: Session) -> Result<()> {
     let exact = |values: &[T]| Want::SumOf(values.iter().map(|x| x.to_f64()).sum());
     // f16 and bf16 hold whole numbers up to 2^11 and 2^8 only: few elements are not zero.

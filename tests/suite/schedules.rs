@@ -63,8 +63,8 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
     for at in 0..TARGETS.len() {
         let target = TARGETS[(at + number) % TARGETS.len()];
         let outcome = ScheduleSimulator::plan(module, target, &options, words, &mut |simulation| {
-            // Only for a target that runs the kernel: else what the other one has left is looked
-            // at.
+            // Only for a target that runs the kernel: else the memory of the other target would be
+            // compared.
             ScheduleSimulator::restore(memory, &before);
             simulation.check(grid, words, memory, &[0, 1, 2, 3 + number as u64])
         });

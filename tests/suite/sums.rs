@@ -1,5 +1,5 @@
-//! Sums of generated PTX, for changes of the code generator that shall not change what it
-//! generates.
+//! Sums of generated PTX, for changes of the code generator that must not change the generated
+//! code.
 //!
 //! `CUTLET_PTX_SUMS=file` turns every test into one for each target of [`crate::harness`], named
 //! `sums_sm_90a::…`, that compiles its kernels and runs nothing. The file is made where there is
@@ -53,7 +53,7 @@ fn sum(texts: &[String]) -> String {
     format!("{:016x}", bytes.fold(0xcbf2_9ce4_8422_2325, fold))
 }
 
-/// Runs a test, and keeps or compares the sum of its PTX. What is refused belongs to it.
+/// Runs a test, and keeps or compares the sum of its PTX. Refusals are a part of it.
 ///
 /// # Errors
 /// When the sum is not the one of the file.

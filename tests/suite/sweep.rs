@@ -1,8 +1,8 @@
 //! Functions of f32 over all their arguments: on a GPU every one of the 2^32 bit patterns,
 //! elsewhere some thousands (`CUTLET_SUITE_SWEEP=n`: 2^n of them, and a table). The kernel that
-//! applies a function also computes it in f64, whose errors are beyond what is seen here, and keeps
-//! the largest error and the argument that made it. Bounds are those of docs/kernels.md; at the end
-//! a table tells what a GPU showed, also of functions that went beyond their bound.
+//! applies a function also computes it in f64, with errors below the resolution of this test. It
+//! keeps the largest error and its argument. Bounds are those of docs/kernels.md. At the end a
+//! table has the errors on a GPU, also those beyond the bounds.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
@@ -28,7 +28,7 @@ enum Reference {
     Of(Unary<f32, f64>),
 }
 
-/// In what errors are counted.
+/// Unit of errors.
 #[derive(Clone, Copy)]
 enum Unit {
     /// Units in the last place.
@@ -40,7 +40,7 @@ enum Unit {
     Ulps(&'static str, fn(Tile<f32, 2>, Tile<f64, 2>) -> Tile<f64, 2>),
 }
 
-/// A function and what its results should be. Equal names are equal functions.
+/// A function and its reference. Equal names are equal functions.
 #[derive(Clone, Copy)]
 struct Swept {
     name: &'static str,
@@ -106,8 +106,8 @@ pub fn register(suite: &mut Suite) {
     add(suite, Swept { name: "tanh_approx", op: |x| x.tanh_approx(), reference, unit: relative, bound: 1.0 });
 }
 
-/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of what is taken from
-/// one another there.
+/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of the operands of a
+/// subtraction.
 fn lgamma() -> Swept {
     let unit = Unit::Ulps("ulp, below -1/2 of the larger term", |x, want| {
         let other = wide(-x).lgamma().max(want.abs()).max(1.0);
@@ -138,7 +138,7 @@ fn wide(x: Tile<f32, 2>) -> Tile<f64, 2> {
     x.cast()
 }
 
-/// Zeros of the sign for what is subnormal.
+/// Zeros of the same sign for subnormal numbers.
 fn flushed_argument(x: Tile<f32, 2>) -> Tile<f32, 2> {
     let zero = (x.bitcast::<u32>() & 0x8000_0000).bitcast::<f32>();
     x.abs().lt(f32::MIN_POSITIVE).select(zero, x)

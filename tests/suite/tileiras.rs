@@ -1,5 +1,5 @@
-//! The foreign check of Tile IR bytecode: NVIDIA's disassembler prints what our printer prints, and
-//! NVIDIA's assembler accepts it.
+//! The foreign check of Tile IR bytecode: NVIDIA's disassembler and our printer print the same
+//! text, and NVIDIA's assembler accepts the bytecode.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};

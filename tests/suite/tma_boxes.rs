@@ -53,7 +53,7 @@ impl<T: Element> Matrix<T> {
         session.array(&self.data, [self.sides[0], self.pitch])
     }
 
-    /// The transposed matrix; what is around it is random again.
+    /// The transposed matrix; the elements around it are random again.
     fn transposed(&self, seed: u64) -> Matrix<T> {
         let Matrix { mut data, sides, pitch, .. } = Matrix::random(seed, [self.sides[1], self.sides[0]]);
         for row in 0..self.sides[0] {

@@ -82,7 +82,7 @@ fn store_at<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, i: Scalar<i32>, j: Sc
 }
 
 fn stores_at<T: Element>(session: Session) -> Result<()> {
-    // Whole tiles: what is loaded as padding would overwrite its neighbour.
+    // Whole tiles: loaded padding would overwrite the adjacent tile.
     let (from, tile) = ([32, 64], [8, 32]);
     let data = random::<T>(2, from.iter().product(), Spread::Any);
     let x = session.array(&data, from)?;
@@ -254,7 +254,7 @@ fn stencil(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// One block reads what it wrote at other offsets: other threads hold those elements.
+/// One block reads its elements at other offsets: other threads hold them.
 fn in_place(session: Session) -> Result<()> {
     fn kernel(x: ArrayMut<i32, 1>) {
         let doubled = x.load(0, [256]) * 2;
@@ -452,8 +452,7 @@ fn listed_product(session: Session) -> Result<()> {
     })
 }
 
-/// Slices in the kernel, with ends in any order and anywhere: of what is read, and of what is
-/// written.
+/// Slices in the kernel, with ends in any order and anywhere: of loaded and of stored arrays.
 fn sliced<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, a: Scalar<i32>, b: Scalar<i32>, c: Scalar<i64>) {
         let part = x.slice(0, ct::range(a, b)).slice(1, c..);

@@ -1,4 +1,4 @@
-//! Kernel arguments without a device, and what their trace holds.
+//! Kernel arguments without a device, and the contents of their trace.
 #![allow(dead_code)]
 
 use cutlet::ir::{Module, Opcode, PrintOptions};

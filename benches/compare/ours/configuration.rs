@@ -1,4 +1,4 @@
-//! A row's arrays and configurations, and what can be done with one of them.
+//! A row's arrays and configurations, and the actions on one of them.
 //!
 //! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known
 //! here.

@@ -2,9 +2,9 @@
 //! process with other implementations: `cargo build --profile bench --example compare`.
 //!
 //! A row (a kernel at one size) is opened by its name, owns its arrays, and has configurations
-//! (tile sizes, hints), which are compiled, launched and exported one by one. Python fills and
-//! reads the arrays through their addresses. The rows are in [`rows`]; nothing here knows what they
-//! compute.
+//! (tile sizes, hints). These are compiled, launched and exported one by one. Python fills and
+//! reads the arrays through their addresses. The rows are in [`rows`]; this file does not depend on
+//! their computations.
 
 mod attention_f8;
 mod backward;
@@ -150,8 +150,8 @@ fn backend(number: i32) -> Backend {
     if number == 1 { Backend::TileIr } else { Backend::Ptx }
 }
 
-/// Compiles a configuration; the message is then a report of what came out. Threads may compile at
-/// a time.
+/// Compiles a configuration; the message is then a report of the code. Threads may compile at a
+/// time.
 ///
 /// # Safety
 /// `row` is open and has configuration and set.

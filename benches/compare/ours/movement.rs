@@ -72,7 +72,7 @@ where
 {
     use examples::prefix_sum::{forget, prefix_sum};
     const TILES: [usize; 4] = [2048, 4096, 8192, 16384];
-    // x, y; the next tile, what is known of the tiles.
+    // x, y; the next tile, the states of the tiles.
     type Set<T> = ([ct::DeviceArray<T, 1>; 2], ct::DeviceArray<i32, 1>, Vec<ct::DeviceArray<u64, 1>>);
     let addresses = |([x, y], ..): &Set<T>| vec![x.address(), y.address()];
     let make = |d: Device| {

@@ -47,7 +47,7 @@ pub fn dropout(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// By an atomic addition of each block, and by a second kernel that adds up what the blocks left.
+/// By an atomic addition of each block, and by a second kernel that adds the sums of the blocks.
 pub fn sum(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     // x, total, parts.
     type Set = [Vector; 3];

@@ -16,8 +16,9 @@ options! {
     /// The gradients of attention with respect to queries, keys and values, of batch x heads x
     /// sequence x dim.
     ///
-    /// One kernel makes all of them, those of queries by atomic additions; or those of keys and
-    /// values alone, and another one those of the queries, always in the same order.
+    /// One kernel computes all of them, those of queries by atomic additions. Alternatively it
+    /// computes those of keys and values, and another kernel those of queries, always in the same
+    /// order.
     {
         /// Element type of the arrays.
         "type" element: ElementType = ElementType::F16,
@@ -75,7 +76,7 @@ where
     dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
 }
 
-/// Inputs, what is kept from the forward pass, and results.
+/// Inputs, stored results of the forward pass, and results.
 struct Set<T: Element> {
     inputs: [DeviceArray<T, 4>; 4],
     out: DeviceArray<T, 4>,
@@ -245,7 +246,7 @@ impl Head {
         [[weight, weight.max(self.least)], step.map(|x| x / (v[j].len() as f64).sqrt())]
     }
 
-    /// For each gradient the rows that are compared, and what they are.
+    /// For each gradient the rows that are compared, and their references.
     fn gradients(&self) -> [(Vec<usize>, Vec<Expected>); 3] {
         let [q, k, _, dout] = &self.rows;
         let (rows, seq) = (sample_rows(q.len()), q.len());

@@ -101,7 +101,7 @@ where
 
 /// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
-    // Half a unit in the last place of tf32 inputs or of the result, and what f32 sums lose.
+    // Half a unit in the last place of tf32 inputs or of the result, and the error of f32 sums.
     match cli.element {
         ElementType::F16 => run_as::<f16, f16>(cli, 2f64.powi(-11) + 2e-6),
         ElementType::Tf32 => run_as::<f32, tf32>(cli, 2.0 * 2f64.powi(-11) + 2e-6),

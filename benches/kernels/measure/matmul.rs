@@ -101,7 +101,7 @@ where
 
 /// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
-    // Half a unit in the last place of tf32 inputs and of the result, and what f32 sums lose.
+    // Half a unit in the last place of tf32 inputs and of the result, and the error of f32 sums.
     let (exact, sums) = (0.0, 2e-6);
     match cli.element {
         ElementType::F16 => run_as::<f16, f16, f32, f16>(cli, [128, 256, 32], exact, 2f64.powi(-11) + sums),

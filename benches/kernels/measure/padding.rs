@@ -15,8 +15,8 @@ options! {
     /// Softmax along rows (f32) of an odd length, in two ways.
     ///
     /// Once a tile holds exactly a row: its extent is any sum of three powers of two (576 = 512 +
-    /// 64). Once, as in cuTile, it has the next power of two; then loads fill the rest with what
-    /// does not count, and all that is computed of it is thrown away.
+    /// 64). Once, as in cuTile, it has the next power of two. Loads then pad the rest with a
+    /// neutral element, and its results are not stored.
     {
         /// Rows.
         "m" m: Option<usize> = None,

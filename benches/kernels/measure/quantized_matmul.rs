@@ -95,7 +95,8 @@ fn run_as<F: Narrow>(cli: &Cli) -> Result<()> {
         time,
         work: Work::Flops(2.0 * m as f64 * n as f64 * k as f64),
         error,
-        // Half a unit in the last place of each weight and of the result, and what f32 sums lose.
+        // Half a unit in the last place of each weight and of the result, and the error of f32
+        // sums.
         tolerance: 2.0 * 2f64.powi(-11) + 2e-6,
         relative_to: "the magnitude of the terms",
     }

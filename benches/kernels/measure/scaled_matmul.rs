@@ -77,7 +77,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         time,
         work: Work::Flops(2.0 * m as f64 * n as f64 * k as f64),
         error,
-        // Half a unit in the last place of the result, and what tensor cores lose in a block.
+        // Half a unit in the last place of the result, and the error of tensor cores in a block.
         tolerance: 2f64.powi(-8) + 2f64.powi(-10),
         relative_to: "the magnitude of the terms",
     }

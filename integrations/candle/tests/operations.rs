@@ -37,7 +37,7 @@ fn wide(x: &Tensor) -> Result<Tensor> {
     x.to_dtype(DType::F32)
 }
 
-/// `got` is what f32 arithmetic makes of the same numbers, `wanted`, rounded.
+/// `got` is `wanted`, the f32 result of the same numbers, rounded.
 fn close(what: &str, got: &Tensor, wanted: &Tensor, tolerance: f32) -> Result<()> {
     assert_eq!(got.dims(), wanted.dims(), "{what}");
     if got.elem_count() == 0 {
@@ -168,8 +168,8 @@ fn quantised_products_are_those_of_their_weights() -> Result<()> {
             let quantised = QuantizedWeight::quantize(&weight, bits, group, dtype)?;
             let weights = wide(&quantised.dequantize()?)?;
             assert_eq!((quantised.shape(), weights.dims()), ((outputs, inputs), &[outputs, inputs][..]));
-            // Half a step of a group of numbers up to some 4.5, and what the type of the scales
-            // loses.
+            // Half a step of a group of numbers up to some 4.5, and the error of the type of the
+            // scales.
             let steps = if bits == Bits::Four { 7.0 } else { 127.0 };
             close("weights", &weights, &weight.contiguous()?, 0.51 / steps + tolerance(dtype))?;
             let what = format!("{rows}x{outputs}x{inputs} {bits:?} {dtype:?}");

@@ -2,7 +2,7 @@
 //! device, a stream and arrays of its own, and [`AllReduce`] adds arrays of all ranks up, by NCCL
 //! ([`Nccl`]) or on the host ([`OnHost`]).
 //!
-//! [`TensorParallel`] is what that is for: a multilayer perceptron whose weights are cut between
+//! [`TensorParallel`] is an application: a multilayer perceptron whose weights are divided among
 //! ranks.
 //!
 //! ```

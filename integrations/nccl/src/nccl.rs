@@ -87,8 +87,8 @@ fn lend<T: Summed, const R: usize>(
     })?
 }
 
-/// A group in one thread: what is queued in it begins together, so that no rank waits for one that
-/// comes later. Where queueing fails, nothing of the group begins.
+/// A group in one thread: its queued work begins together, so that no rank waits for a later one.
+/// If queueing fails, no work of the group begins.
 fn grouped(queue: Queue<'_>) -> ct::Result<()> {
     group_start().map_err(|error| of_nccl("ncclGroupStart", error))?;
     let queued = queue().map_err(|error| of_nccl("ncclAllReduce", error));

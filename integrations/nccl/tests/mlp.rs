@@ -92,8 +92,8 @@ fn unsupported_sums_are_refused() -> ct::Result<()> {
     Ok(())
 }
 
-/// Without a GPU, or without the library, it is an error that names the cause; with both, sums are
-/// what they are on the host.
+/// Without a GPU, or without the library, it is an error that names the cause; with both, sums
+/// equal those on the host.
 #[test]
 fn nccl_adds_up_or_says_why_not() -> ct::Result<()> {
     let gpus: Vec<usize> = (0..ct::Device::num_gpus()).collect();

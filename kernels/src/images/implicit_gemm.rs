@@ -197,7 +197,7 @@ fn add_splits<T: Number>(
     store(sum, place, added, y, tile, activation);
 }
 
-/// Views of what is added to the sums.
+/// Views of the addends of the sums.
 type AddedViews<'a, T> = (Option<DeviceView<'a, T, 2>>, Option<DeviceView<'a, T, 5>>);
 
 /// Queues a convolution of images and results (batch, rows, columns, group, channel).

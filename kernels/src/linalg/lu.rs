@@ -1,4 +1,4 @@
-//! LU factorization with partial pivoting, and what follows from it. Matrices of at most 128 rows
+//! LU factorization with partial pivoting, and functions based on it. Matrices of at most 128 rows
 //! are factored in registers ([`cutlet::Tile::lu`]), larger ones by blocks ([`super::lu_blocks`]).
 
 use cutlet as ct;

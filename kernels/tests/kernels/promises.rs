@@ -27,7 +27,7 @@ enum Runs {
     Equal,
     /// One order of sums with an option.
     Option(&'static str),
-    /// The order of tile blocks decides, and what.
+    /// The order of tile blocks determines this result.
     No(&'static str),
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Liveness analysis over the finished instructions: the largest number of 32-bit registers that
 //! are live at one point, in the order of the text. ptxas reorders instructions and has
-//! temporaries, so the number is an estimate, usually from above. Without a bound ptxas spends
+//! temporaries. The number is an estimate, usually from above. Without a bound ptxas spends
 //! registers on loads that it moves up, and fewer CTAs are resident to hide latency.
 
 use rustc_hash::FxHashMap;

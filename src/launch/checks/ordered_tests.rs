@@ -1,5 +1,5 @@
-//! Planted races in kernels with locks, flags, counters, tables of arrays and addresses, with the
-//! instrumented code of the ptx back end in the interpreter and on a GPU.
+//! Planted races in kernels with locks, flags, counters, tables of arrays and addresses. The
+//! instrumented code of the ptx back end runs in the interpreter and on a GPU.
 
 use super::tests::{devices, recorded};
 use crate::backend::cpu::Checks;

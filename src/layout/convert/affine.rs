@@ -1,8 +1,8 @@
 //! Layout conversions through shared memory with affine addresses.
 //!
-//! The offset of an element is the sum of one weight for each bit of its index. If each of these
-//! bits is one bit of registers, lanes or warps on both sides, the contribution of the registers is
-//! an immediate part of the address. A thread computes its own part once for each side; XOR
+//! The offset of an element is the sum of one weight for each bit of its index. Each of these bits
+//! may be one bit of registers, lanes or warps on both sides. The contribution of the registers is
+//! then an immediate part of the address. A thread computes its own part once for each side; XOR
 //! swizzles need one more instruction for most accesses. The weights avoid bank conflicts like
 //! padding. Each weight is larger than the sum of those before, so that the offsets of all elements
 //! differ.

@@ -74,7 +74,7 @@ pub struct StoreOptions {
 
 /// A hint at the time that caches should keep the elements of an access. Never changes results.
 ///
-/// The ptx back end puts it into the instructions of accesses by threads. Tiles that a loop or the
+/// The ptx back end emits it with the instructions of accesses by threads. Tiles that a loop or the
 /// tensor memory accelerator prefetches bypass the first-level cache. The other back ends ignore
 /// the hint.
 ///

@@ -62,9 +62,9 @@ impl<'t> Calc<'t> {
         floor(a) = Floor;
         ceil(a) = Ceil;
         atan2(y, x) = Atan2;
-        /// A NaN stays.
+        /// Propagates NaN.
         larger(a, b) = MaxF [Attr::Flag(Flag::PropagateNan)];
-        /// A NaN stays.
+        /// Propagates NaN.
         smaller(a, b) = MinF [Attr::Flag(Flag::PropagateNan)];
     }
 

@@ -205,9 +205,9 @@ pub(crate) fn contracts() -> bool {
     !is_part() && record(|t| t.float_mode.is_some_and(|mode| mode.contract))
 }
 
-/// Records an addition or a subtraction. With `contract`, it is fused with a product if an operand
-/// is one with the same attributes, and an addition to nearest even with a matrix product that
-/// begins at zero.
+/// Records an addition or a subtraction. With `contract`, it is fused with an operand that is a
+/// product with the same attributes. An addition to nearest even is also fused with a matrix
+/// product that begins at zero.
 #[track_caller]
 pub(crate) fn sum<X: TileLike>(
     place: Place,

@@ -11,7 +11,7 @@
 //!    values of a part.
 //!
 //! Loaded elements are unknown. They make more accesses possible, so a proof is valid for all of
-//! them; a counter-example that depends on them is none, and the verdict is "unknown".
+//! them. A counter-example that depends on them is none, and the verdict is "unknown".
 //!
 //! For all extents, `symbolic` derives contradictions of inequalities. The same procedure removes
 //! bounds checks of kernels with conditions ([`remove_proved_checks`]).

@@ -300,7 +300,7 @@ impl GpuKernel {
     ///
     /// # Errors
     /// [`Error::Driver`] with the call that failed. A driver without a compiler may report this
-    /// only at the query of the kernel in the library, or when the kernel is bound to the context.
+    /// late: at the query of the kernel in the library, or when the kernel is bound to the context.
     pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], assembly: Assembly, entry: &str) -> Result<GpuKernel> {
         gpu.make_current()?;
         let name = name_with_nul(entry)?;

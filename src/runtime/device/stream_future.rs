@@ -177,7 +177,7 @@ impl Stream {
     }
 
     /// Returns a future as [`Stream::completion`], with a value that it keeps and returns, for
-    /// example the arrays of the work. (An array that is dropped earlier is freed after the work.)
+    /// example the arrays of the work. An array that is dropped earlier is freed after the work.
     ///
     /// # Errors
     /// As [`Stream::completion`].

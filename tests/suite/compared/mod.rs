@@ -1,5 +1,5 @@
-//! The configurations of the comparison's rows: their PTX, for sums of it, and what the cost model
-//! says of them.
+//! The configurations of the comparison's rows: their PTX, for its sums, and their costs by the
+//! cost model.
 
 #[path = "../../../benches/compare/ours/attention_f8.rs"]
 mod attention_f8;
@@ -139,7 +139,7 @@ fn row(session: Session, name: &str) -> Result<()> {
             row.call(configuration, 0, Backend::Ptx, Step::Export { target, format: Format::Ptx, out: &mut out });
         let text = match exported {
             Ok(()) => out.into_iter().map(|file| String::from_utf8_lossy(&file.bytes).into_owned()).collect(),
-            // A target may lack what a configuration needs.
+            // A target may lack features of a configuration.
             Err(error) => format!("{label}: {error}"),
         };
         ptxas::assemble(&text, &target.to_string(), demand).with_context(|| label.clone())?;

@@ -69,7 +69,7 @@ const CLASSES: [Class; 5] = [
 /// Number of faults of a class without `CUTLET_SUITE_FAULTS`.
 const FEW: usize = 6;
 
-/// A fault: what the numbers select depends on the kernel.
+/// A fault. The kernel determines the meaning of the numbers.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     /// Number of the launch of the test.

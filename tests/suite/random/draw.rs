@@ -12,7 +12,7 @@ use super::program::{Arg, Form, Id, MAX_ELEMENTS, Op, Program, Region, Step, Typ
 /// Draws a step with regions of at most this depth.
 pub type Draw = fn(&mut Generator, &Scope, &'static Op, usize) -> Option<Step>;
 
-/// Values that can be seen and what made them since the scope was opened.
+/// Visible values, and the steps since the begin of the scope.
 #[derive(Clone, Default)]
 pub struct Scope {
     pub visible: Vec<Id>,
@@ -226,7 +226,8 @@ impl Generator {
         self.next - 1
     }
 
-    /// A region with parameters of these forms, of a few steps; what it sees is in the scope.
+    /// Draws a region with parameters of these forms and a few steps; its visible values are in the
+    /// scope.
     pub fn region(&mut self, outside: &Scope, params: &[Form], length: usize, depth: usize) -> (Region, Scope) {
         let params: Vec<Id> = params.iter().map(|&form| self.fresh(form)).collect();
         let mut inner = Scope { visible: outside.visible.clone(), steps: Vec::new() };

@@ -110,7 +110,7 @@ fn failure(error: &anyhow::Error) -> String {
     line.chars().filter(|c| c.is_alphabetic() || *c == ' ').take(40).collect()
 }
 
-/// The core of a failing program as Rust, with what is wrong.
+/// The core of a failing program as Rust, with its failure.
 fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String {
     let limit = Duration::from_secs(number("CUTLET_RANDOM_REDUCE").unwrap_or(20));
     let fails = |candidate: &Program| tried(session, seed, candidate).is_err_and(|e| self::failure(&e) == failure);
@@ -195,7 +195,7 @@ fn list<T: Element>(
 
 macro_rules! run_with_arrays {
     ($($float:ident $fty:ident $fname:ident),+; $($int:ident $ity:ident $iname:ident),+) => {
-        /// Runs a program and compares what it stores.
+        /// Runs a program and compares its stored elements.
         fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
             let without = session.through_tile_ir().then(|| layouts::without_layouts(program));
             let program = without.as_ref().unwrap_or(program);

@@ -90,7 +90,8 @@ impl<'a> Printer<'a> {
     }
 
     pub fn line(&mut self, text: &str) {
-        // A line that closes a bracket is less indented, one that opens one indents what follows.
+        // A line that closes a bracket is less indented, one that opens one indents the following
+        // lines.
         let text = text.trim_end();
         self.depth -= usize::from(text.starts_with('}'));
         let _ = writeln!(self.text, "{}{text}", "    ".repeat(self.depth));
@@ -215,7 +216,7 @@ pub struct Codes {
 const MAX_PRINTED: usize = 1024;
 
 /// A whole program: imports, kernel, and a function `run` that launches it on a device and returns
-/// the bits of what it stored.
+/// the bits of the stored elements.
 pub fn whole(program: &Program, [inputs, outputs]: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
     let mut text = String::from("use cutlet as ct;\nuse cutlet::prelude::*;\n\n");
     text.push_str("#[allow(unused_variables, unused_parens, unused_braces)]\n");

@@ -233,7 +233,7 @@ impl Typing {
         self.forms.get(id).copied().flatten()
     }
 
-    /// Forms of what a step makes.
+    /// Forms of the results of a step.
     pub fn results(&mut self, step: &Step) -> Option<Vec<Form>> {
         let args: Vec<Form> = step.args.iter().map(|&id| self.get(id)).collect::<Option<_>>()?;
         let op = step.op;

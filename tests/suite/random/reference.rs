@@ -47,7 +47,7 @@ pub fn run(program: &Program, inputs: &Arrays, outputs: &mut Arrays) {
     let grid = program.grid();
     for at in (0..grid[0]).flat_map(|i| (0..grid[1]).map(move |j| [i, j])) {
         let mut machine = Machine { program, forms: &forms, inputs, outputs, at, values: vec![None; program.count] };
-        // A block that returned early has done what it had to.
+        // A block that returned early is complete.
         let _ = machine.run(&program.steps);
     }
 }

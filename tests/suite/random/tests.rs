@@ -1,5 +1,5 @@
-//! Tests of the generator itself: every form is drawn, programs are reduced to their core, and what
-//! is printed is Rust.
+//! Tests of the generator itself: every form is drawn, programs are reduced to their core, and
+//! printed programs are Rust.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,8 +49,8 @@ fn every_form_is_drawn() -> Result<()> {
     Ok(())
 }
 
-/// A program with every form is in `printed.rs` as it was printed: so it compiles. It computes what
-/// it should, too.
+/// `printed.rs` is a printed program with every form, so the test shows that it compiles. Its
+/// results are checked, too.
 fn printed_programs_compile() -> Result<()> {
     let (program, missing) = of_every_form();
     ensure!(missing.is_empty(), "no operands fit {missing:?}");

@@ -124,7 +124,7 @@ impl Tracer<'_> {
         ids.iter().map(|&id| self.value(id)).collect()
     }
 
-    /// Runs a region: what its results are.
+    /// Runs a region, and returns its results.
     pub fn region(&self, region: &Region, params: Vec<Value>) -> Vec<Value> {
         self.set(&region.params, params);
         self.run(&region.steps);

@@ -1,5 +1,4 @@
-//! Random products as data: sizes, tiles, views, the way through the sum, what is done with it,
-//! hints.
+//! Random products as data: sizes, tiles, views, the order of the sum, its epilogue, hints.
 
 use cutlet::Hints;
 use rand::rngs::SmallRng;

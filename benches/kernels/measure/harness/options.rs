@@ -40,7 +40,7 @@ choice! {
     Emit {
         /// The optimized Tile IR.
         Ir = "ir",
-        /// The Tile IR as it was traced, and what each pass changes of it.
+        /// The traced Tile IR, and the changes of each pass.
         Passes = "passes",
         /// Steps of the threads.
         Schedule = "schedule",

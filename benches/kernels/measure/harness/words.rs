@@ -1,5 +1,5 @@
-//! Options of a command line as a table: `--name value`, `--name=value`, or `--name` alone for what
-//! is yes or no.
+//! Options of a command line as a table: `--name value`, `--name=value`, or `--name` alone for
+//! flags.
 
 use std::path::PathBuf;
 

@@ -20,7 +20,7 @@ fn stream() -> Stream {
 struct Results(Vec<(String, Vec<u64>)>);
 
 impl Results {
-    /// Runs a program in exact mode, and adds what it stores.
+    /// Runs a program in exact mode, and adds its stored elements.
     fn add<T: Element, const R: usize>(
         &mut self,
         name: impl Into<String>,

@@ -61,7 +61,7 @@ impl Element {
             }
             alike += usize::from(other.atomic == access.atomic && other.writes == access.writes);
         }
-        // A later access in conflict with `other` is also in conflict with this one if this one
+        // Each later access in conflict with `other` is also in conflict with this one if this one
         // follows `other` and its kind has at least the same conflicts. So `other` is redundant.
         let covers =
             |other: &Access| precedes(other) && (access.writes || !other.writes) && (!access.atomic || other.atomic);

@@ -58,7 +58,7 @@ impl EventFrame {
 /// Result of one step of a warp group.
 pub enum Progress {
     Advanced,
-    /// Another warp group or queue has to make progress first.
+    /// Another warp group or queue must make progress first.
     Blocked,
     Ended,
 }

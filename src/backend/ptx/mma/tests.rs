@@ -67,7 +67,7 @@ struct EmulatedProduct {
     slots: Vec<Reg>,
     /// The accumulator starts at zero.
     from_zero: bool,
-    /// Operands are f32 that have to be rounded, if the plan supports that.
+    /// Operands are f32 that must be rounded, if the plan supports it.
     unrounded: bool,
 }
 

@@ -14,7 +14,7 @@
 //!
 //! 8-bit float sums keep 13 bits after the leading one of their largest term. Unless that is
 //! allowed, sums over at most [`SEPARATE_SUM_BYTES`] of k are computed separately and added to the
-//! accumulator in f32; the groups are then waited for here.
+//! accumulator in f32. The groups are then waited for here.
 
 use super::super::hardware::MAX_WGMMA_COLUMNS;
 use super::super::isa::builder::Builder;

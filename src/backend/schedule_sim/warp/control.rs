@@ -210,11 +210,11 @@ impl<'a> Partition<'a> {
         let carried = self.passed(op.group(0), (&[], None))?;
         let iterations = self.frame.iteration_limit(op.regions[0]);
         self.enter(LevelKind::Loop { plan, iterations }, plan.op, 0, plan.body)?;
-        self.begin_iteration(shared, carried)
+        self.enter_loop_iteration(shared, carried)
     }
 
     /// Begins an iteration of a `loop`.
-    fn begin_iteration(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
+    fn enter_loop_iteration(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
         let state: Vec<_> = carried
             .iter()
             .map(|passed| match passed {
@@ -277,7 +277,7 @@ impl<'a> Partition<'a> {
                 let carried = self.passed(&op.operands, (args, None))?;
                 self.leave(target + 1);
                 self.frame.free(self.levels[target].allocations);
-                self.begin_iteration(shared, carried)
+                self.enter_loop_iteration(shared, carried)
             }
             (&LevelKind::Loop { plan, .. }, _) => {
                 let carried = self.passed(&op.operands, (&[], None))?;

@@ -149,9 +149,9 @@ impl EntryEffects {
     /// Returns true if each iteration of this `for` accesses tiles of the set that no other
     /// iteration accesses.
     ///
-    /// This holds if all accesses use one partition of one array, with an index that is the same
-    /// injective function of the loop counter along the same dimension. The memory of a written
-    /// array does not overlap itself.
+    /// This holds if all accesses use one partition of one array. Along one dimension, their
+    /// indices are the same injective function of the loop counter. The memory of a written array
+    /// does not overlap itself.
     pub fn iterations_are_disjoint(&self, module: &Module, facts: &IntRanges, id: OpId, set: AliasSet) -> bool {
         let op = module.op(id);
         if op.code != Opcode::For {

@@ -72,7 +72,7 @@ fn is_supported(module: &Module, body: BlockId) -> bool {
 }
 
 /// Returns true if the trip count of a top-level loop with an MMA increases with the first index of
-/// the tile block, and `None` without such a loop.
+/// the tile block. `None` without such a loop.
 fn work_increases(module: &Module, body: BlockId) -> Option<bool> {
     let loops = module.block(body).ops.iter().map(|&id| module.op(id));
     let has_mma = |op: &&Op| {

@@ -1,4 +1,4 @@
-//! Loops. Operands of a step: what the loop depends on, then the first state. The regions'
+//! Loops. Operands of a step: bounds and conditions of the loop, then the first state. The regions'
 //! parameters: the state, then the number of the iteration as one i32; their results: conditions,
 //! then the next state.
 
@@ -112,7 +112,7 @@ fn eval(e: &mut Eval<'_, '_>) -> Vec<Values> {
         let holds = |n: usize| held[n];
         match step.op.name {
             "while_loop" if !holds(0) || number == e.n(0).into() => break,
-            // Its body computes once more what the condition does, stores among it.
+            // Its body repeats the computations of the condition, including stores.
             "while_loop" => match e.region(&step.regions[0], params) {
                 Some(again) => first = again,
                 None => return vec![],

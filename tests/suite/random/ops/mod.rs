@@ -1,6 +1,6 @@
 //! The forms of random kernels: a row has the operands of a step, its recording in the front end
-//! (the same tokens are what is printed), and what it computes. A new form is a row in a table
-//! here; its family is listed in [`FAMILIES`].
+//! (the same tokens are printed), and its reference. A new form is a row in a table here; its
+//! family is listed in [`FAMILIES`].
 
 mod arithmetic;
 mod atomic;

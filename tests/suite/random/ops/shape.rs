@@ -49,7 +49,7 @@ fn repeated(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     Some(vec![Form::new(args[0].kind, [rows << step.numbers[0], columns << step.numbers[1]])])
 }
 
-/// The extent along the axis of the first number is twice what it was.
+/// Doubles the extent along the axis of the first number.
 pub fn doubled(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let mut shape = args[0].shape;
     shape[step.numbers[0] as usize] *= 2;

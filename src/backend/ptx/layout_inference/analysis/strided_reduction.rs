@@ -58,8 +58,8 @@ pub fn strided_reductions(module: &Module, regions: &RegionTree) -> Vec<StridedR
     order.into_iter().filter_map(strided).collect()
 }
 
-/// Returns the loads of the block of `id` from which values are computed elementwise, with the axis
-/// of the loaded tile that corresponds to the axis of the value.
+/// Returns the loads of the block of `id` from which values are computed elementwise. The axis is
+/// that of the loaded tile that corresponds to the axis of the value.
 fn source_loads(
     module: &Module,
     regions: &RegionTree,

@@ -168,9 +168,9 @@ impl Inference<'_> {
         view.map_or(0, |view| self.run_length(&view, layout) * view.elem.storage_bits() as usize / 8)
     }
 
-    /// Returns the number of elements of a thread from which on a load is deferred, if the tile is
-    /// combined with the result of an MMA after elementwise ops of its own. Without deferred loads,
-    /// a loop that adds tiles to the result would convert it first.
+    /// Returns the number of elements of a thread from which on a load is deferred. The tile must
+    /// be combined with the result of an MMA after elementwise ops of its own. Without deferred
+    /// loads, a loop that adds tiles to the result would convert it first.
     fn min_elements_with_accumulator(&self, load: OpId) -> Option<usize> {
         let module = self.module;
         let ops = &module.block(self.regions.block_of(load)?).ops;

@@ -129,7 +129,7 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Returns the load of which a value is another view, possibly rounded to tf32. For tiles that
-    /// `cat` puts together, it is the load of the first part.
+    /// `cat` concatenates, it is the load of the first part.
     pub fn source_load(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;
         while self.is_operand_view(id) || self.module.op(id).code == Opcode::Cat {
@@ -138,7 +138,7 @@ impl<'m> KernelInfo<'m> {
         (self.module.op(id).code == Opcode::LoadView).then_some(id)
     }
 
-    /// Returns the loads of an operand: one, or the parts that `cat` puts together.
+    /// Returns the loads of an operand: one, or the parts that `cat` concatenates.
     pub fn operand_loads(&self, value: Value) -> Vec<OpId> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let operands = &self.module.op(id).operands;
@@ -150,7 +150,7 @@ impl<'m> KernelInfo<'m> {
         }
     }
 
-    /// Returns true if `cat` puts a value together.
+    /// Returns true if a value is a result of `cat`s.
     pub fn is_joined(&self, value: Value) -> bool {
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);

@@ -18,8 +18,8 @@ use crate::layout::Layout;
 /// Maximum number of elements of a tile of indices that an earlier iteration computes.
 const MAX_INDICES: usize = 512;
 
-/// The ops of a loop body that compute the indices of loads, and values from outside of the loop,
-/// each with the layout to which it is converted before the loop.
+/// The ops of a loop body that compute the indices of loads, and values from outside of the loop.
+/// Each value has the layout to which it is converted before the loop.
 #[derive(Clone, Debug, Default)]
 pub struct CopyAddresses {
     pub ops: Vec<OpId>,

@@ -57,7 +57,7 @@ pub enum Reason {
     NotInSharedMemory,
     /// Several MMAs read the tile in different forms.
     Layouts,
-    /// `cat` puts the operand together, and TMA does not load another part.
+    /// `cat` concatenates the operand, and TMA does not load another part.
     Joined,
     /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,

@@ -14,7 +14,7 @@ pub struct OperandPanels {
     pub panels: Panels,
     /// The load at the first byte: of the operand, or of its first part.
     pub first: OpId,
-    /// True if `cat` puts the operand together.
+    /// True if `cat` concatenates the operand.
     pub is_joined: bool,
     value: Value,
     /// Position of the contiguous axis, and of the axis of the rows, from the end.

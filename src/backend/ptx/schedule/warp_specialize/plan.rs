@@ -37,7 +37,7 @@ use crate::util::sort;
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
-    /// Place in an operand that `cat` puts together. The panels are those of the part alone.
+    /// Place in an operand that `cat` concatenates. The panels are those of the part alone.
     part: Option<OperandPart>,
     /// Tile dimensions of the view along the rows of panels, and across them.
     axes: [Vec<AxisPart>; 2],

@@ -110,7 +110,7 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
 }
 
 /// Returns kernels with barriers: of partial reductions in a loop; of an array that is written and
-/// read as tiles of different shapes; before an ordered store; of an operand of two MMAs.
+/// read in different shapes; before an ordered store; of an operand of two MMAs.
 pub fn modules() -> Vec<Module> {
     vec![sums_in_a_loop(), written_and_read(), super::super::optimizations::two_values()]
 }
