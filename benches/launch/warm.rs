@@ -1,8 +1,8 @@
 //! Host time of a warm launch, next to a bare `cuLaunchKernel` of the same kernel with the same
 //! parameters.
 //!
-//! Both kinds of launch alternate in short batches with a synchronisation between them, outside of
-//! the measured time, so that the queue of the stream never fills and the host never waits in a
+//! Both kinds of launch alternate in short batches, with a synchronisation between them outside of
+//! the measured time. The queue of the stream then never fills, and the host never waits in a
 //! launch. Without a GPU: on the cpu device, where the interpreter's start is part of it.
 
 use std::ffi::c_void;

@@ -1,11 +1,11 @@
 //! Comparison of the cost model of schedules (`docs/schedule.md`) with measurements: `cargo bench
 //! --bench schedules -- [OPTION]... [ROW]...`.
 //!
-//! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately;
-//! the correlation of the model's order with that of the times, and the slowdown of the selected
-//! plan relative to the best, are printed for each row and in total. Without a GPU the model's
-//! order is printed, and how alike it is to that of the configurations whose times
-//! `benches/compare/h200.tune` has.
+//! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately.
+//! For each row and in total, it prints the correlation of the model's order with that of the
+//! times, and the slowdown of the selected plan relative to the best. Without a GPU it prints the
+//! model's order, and its correlation with the times of configurations in
+//! `benches/compare/h200.tune`.
 
 mod compared;
 mod measured;

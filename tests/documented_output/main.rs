@@ -2,7 +2,7 @@
 //! the message of the first mistake in `README.md`, pictures in `docs/`.
 //!
 //! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about
-//! its code; places are lines of the block, as if it were `src/main.rs`.
+//! its code. Places are lines of the block, as if it were `src/main.rs`.
 //! `CUTLET_BLESS=1 cargo test --test documented_output` writes the current output into the
 //! tutorial, for a person to read.
 

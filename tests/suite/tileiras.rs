@@ -101,12 +101,11 @@ pub fn begin_test() {
     FIRST.set(true);
 }
 
-/// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target
-/// in this form (with these element types, ranks, attributes, in a loop or branch), where one form
-/// of eight has its turn on one of the targets, as its neighbours of other element types have on
-/// others, or if it is the first of its test, of one in 256, and this target's turn. Sizes do not
-/// count, but of matrix products, whose sizes choose the instruction. Equal files are looked at
-/// once.
+/// Disassembles bytecode, and assembles a sample of it. A form is an op with its element types,
+/// ranks and attributes, in a loop or branch. One form of eight is assembled, for one of the
+/// targets; other element types of the op have other targets. The first kernel of one test in 256
+/// is also assembled, for the selected target. Sizes are a part of the form only for matrix
+/// products, whose sizes select the instruction. Equal files are checked once.
 ///
 /// # Errors
 /// Returns the difference of the texts, or the messages of the assembler.

@@ -12,8 +12,8 @@ options! {
     /// Gradients of the rows' normalisation (f32) with respect to its input, its weight and its
     /// bias.
     ///
-    /// Each block takes rows at a distance of the number of blocks and keeps its part of the sums
-    /// over rows in registers; a second kernel adds the parts up, always in the same order.
+    /// Each block processes rows at a distance of the number of blocks and keeps its part of the
+    /// sums over rows in registers. A second kernel adds the parts, always in the same order.
     {
         /// Rows.
         "m" m: Option<usize> = None,

@@ -142,9 +142,9 @@ impl CustomOp3 for Attention {
 /// heads, keys, dim).
 ///
 /// Key heads divide heads: grouped queries share them. If `causal`, the last query sees all keys,
-/// the one before it all but the last one, and so on, as when keys of earlier positions are kept.
-/// f32, f16, bf16, all of one type; scores and sums are f32. Any strides: heads that were made by
-/// `reshape` and `transpose` are read without a copy. The result is of the shape of Q, and
+/// the one before it all but the last one, and so on, as with a cache of earlier keys. All tensors
+/// have one type, f32, f16 or bf16; scores and sums are f32. Strides are arbitrary: heads that were
+/// made by `reshape` and `transpose` are read without a copy. The result is of the shape of Q, and
 /// `transpose(1, 2)` makes it contiguous. The backward pass stores no matrix of weights, and has a
 /// limit of 256 elements of a query.
 ///
@@ -161,7 +161,7 @@ impl CustomOp3 for Attention {
 ///
 /// # Errors
 /// For shapes that do not fit, a scale that is not above 0, queries that see no key, more than 512
-/// numbers of a query, and other element types; errors of the kernel's launch.
+/// numbers of a query, and other element types. Errors of the kernel's launch.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, causal: bool) -> Result<Tensor> {
     let near = |x| reachable(x, |layout| Place::<4>::of("attention", layout));
     near(q)?.apply_op3(&near(k)?, &near(v)?, Attention { scale, causal })?.transpose(1, 2)

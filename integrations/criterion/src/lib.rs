@@ -2,10 +2,9 @@
 //! comparison with the last run, for kernels of cutlet.
 //!
 //! criterion's own clock is that of the host, for which a launch is over when it is queued.
-//! [`DeviceTime`] is a `Measurement` in its place, from an event before the iterations to one
-//! after them; [`device_time`] is for `iter_custom`, and queues the iterations after a kernel
-//! that waits, so that kernels of few microseconds are measured without the time between two
-//! launches.
+//! [`DeviceTime`] is a `Measurement` in its place, from an event before the iterations to one after
+//! them. [`device_time`] is for `iter_custom`, and queues the iterations after a kernel that waits.
+//! Kernels of few microseconds are then measured without the time between two launches.
 //!
 //! ```
 //! use criterion::Criterion;

@@ -2,9 +2,9 @@
 //! GEMM).
 //!
 //! A tile of the result has a box of images, rows and columns, and some output channels. Each tap
-//! of the window and each part of the input channels is a product of a box of the image, which
-//! begins at any row and column, and of a tile of weights. Boxes outside of the image have zeros:
-//! the padding. TMA prefetches both for the products. Strides are those of views ([`super::taps`]).
+//! of the window and each part of the input channels is a product of a box of the image and a tile
+//! of weights. The box begins at any row and column. Boxes outside of the image have zeros: the
+//! padding. TMA prefetches both for the products. Strides are those of views ([`super::taps`]).
 //! Grouped channels are an axis of their own.
 //!
 //! If there are fewer tiles than multiprocessors, some tile blocks share the products of a tile

@@ -82,8 +82,8 @@ fn kernel<T: Number>(
 }
 
 /// Queues the divergences of the rows of two arrays of logits of shape (rows, columns), of the
-/// student and the teacher, and the gradients of the student's logits of the sum of the losses
-/// times `factor`.
+/// student and the teacher. Also queues the gradients of the student's logits: those of the sum of
+/// the losses times `factor`.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -1,10 +1,10 @@
 //! Loss of group-relative policy optimization (Shao et al., 2024) and its gradient.
 //!
-//! With log-probabilities l of the chosen tokens at a temperature, those of the old policy o and of
-//! a reference r, the ratio e = exp(l - o) and the advantage a of a sequence, the loss of a token
-//! is -min(min(e, δ) · a, clamp(e, 1 - ε₁, 1 + ε₂) · a) + β (exp(r - l) - (r - l) - 1). The bound δ
-//! is that of dual clipping (Ye et al., 2020). The gradient of a logit is dl/dx[j] = ([j = token] -
-//! p[j]) / temperature.
+//! Operands are log-probabilities l of the chosen tokens at a temperature, o of the old policy and
+//! r of a reference, and the advantage a of a sequence. With the ratio e = exp(l - o), the loss of
+//! a token is -min(min(e, δ) · a, clamp(e, 1 - ε₁, 1 + ε₂) · a) + β (exp(r - l) - (r - l) - 1). The
+//! bound δ is that of dual clipping (Ye et al., 2020). The gradient of a logit is dl/dx[j] = ([j =
+//! token] - p[j]) / temperature.
 //!
 //! Forward, a tile block reads a row of logits once, in one tile or by chunks with an online sum
 //! (Milakov and Gimelshein, 2018). Backward, a block has a part of a row: the logarithms of the

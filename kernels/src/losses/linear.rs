@@ -1,7 +1,7 @@
 //! Cross-entropy of a linear layer whose logits are not stored, with gradients.
 //!
 //! Forward: each tile block multiplies a tile of logits and stores their maximum, the sum of their
-//! exponentials, their sum and the logit of the label for each row; a second kernel adds the tiles
+//! exponentials, their sum and the logit of the label for each row. A second kernel adds the tiles
 //! of the vocabulary. Backward, for a part of the vocabulary at a time: the gradient of its logits
 //! is computed again from the stored logarithms, and multiplied with the tokens and the weights.
 //! The largest array is this part of the gradient. All sums have one order.

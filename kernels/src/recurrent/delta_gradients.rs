@@ -1,8 +1,8 @@
 //! Gradients of the delta rules, by chunks.
 //!
 //! New values of a chunk are V' = T (β V - β e^G K S), with the state S before the chunk and the
-//! inverse T = (1 + A)⁻¹, where A has the products of keys below the diagonal times β. H is the
-//! gradient of the state after the chunk.
+//! inverse T = (1 + A)⁻¹. A has the products of keys below the diagonal times β. H is the gradient
+//! of the state after the chunk.
 //!
 //! 1. The chunks are prepared again, and the states S and the new values V' are kept.
 //! 2. From the last chunk on: dV' = scale Pᵀ dO + (e^(last G - G) K) H with the scores P, and H ←

@@ -76,8 +76,8 @@ use crate::tile::{Array, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller
 pub use crate::tile::{Ptr, PtrTile};
 
 /// An offset of a [`Ptr`] in elements. With a number (i64) or a `Scalar` of integers the result is
-/// a [`Ptr`], with a tile of integers a [`PtrTile`] of its rank, with a range (`0..64`, of usize,
-/// or [`span`](crate::span)) a [`PtrTile`] with one axis.
+/// a [`Ptr`]. With a tile of integers it is a [`PtrTile`] of its rank. With a range (`0..64`, of
+/// usize, or [`span`](crate::span)) it is a [`PtrTile`] with one axis.
 ///
 /// ```
 /// # use cutlet::doctest::*;

@@ -65,7 +65,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Argument`] on the cpu device, which has no foreign streams, and for a stream of
-    /// another context than the primary one of this GPU; [`Error::Driver`] if earlier work on the
+    /// another context than the primary one of this GPU. [`Error::Driver`] if earlier work on the
     /// device failed.
     ///
     /// # Safety
@@ -103,14 +103,14 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Argument`] for a null address, an address that is no multiple of the size of an
-    /// element, strides that make elements overlap (including a stride of 0 along an axis of
-    /// several elements), and more elements than memory can have. After an error the owner is
-    /// dropped.
+    /// element, and more elements than memory can have. The same error for strides that make
+    /// elements overlap, including a stride of 0 along an axis of several elements. After an error
+    /// the owner is dropped.
     ///
     /// # Safety
-    /// * From the first element to the last one, including gaps, the bytes are on the device of
-    ///   this stream, in memory that the primary context of a GPU can access, and are values of
-    ///   `T`. This holds until `owner` is dropped.
+    /// * From the first element to the last one, including gaps, the bytes are values of `T`. They
+    ///   are on the device of this stream, in memory that the primary context of a GPU can access.
+    ///   This holds until `owner` is dropped.
     /// * Until then, no other code uses the bytes. Exceptions are work that was queued on this
     ///   stream before, and work on it after the drop of the array.
     /// * On the cpu device, `address` is derived from a pointer with exposed provenance.

@@ -42,8 +42,8 @@ impl QuantizedWeight {
     /// activations: f32, f16 or bf16. On the host; the result is on the device of `weight`.
     ///
     /// # Errors
-    /// For a tensor that is no matrix, one that is not finite or too large for scales of this type,
-    /// a group that is not a power of two from 16 on, and another type of scales.
+    /// For a tensor that is no matrix, not finite, or too large for scales of this type. For a
+    /// group that is not a power of two from 16 on, and another type of scales.
     pub fn quantize(weight: &Tensor, bits: Bits, group: usize, dtype: DType) -> Result<QuantizedWeight> {
         let (outputs, inputs) = weight.dims2()?;
         if !group.is_power_of_two() || group < 16 {

@@ -26,8 +26,8 @@ enum Argument {
 
 impl Call {
     /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents
-    /// and strides, or by `p=NAME` or `p=NAME+BYTES` as an address, by `x=NAME,KIND,NUMBERS` as a
-    /// tensor map, a list as the address of the words of its arrays and their number.
+    /// and strides. `p=NAME` or `p=NAME+BYTES` is an address, and `x=NAME,KIND,NUMBERS` is a tensor
+    /// map. A list is the address of the words of its arrays and their number.
     pub fn new(
         driver: &Driver,
         kernel: Kernel,

@@ -201,8 +201,8 @@ impl<T: Real> Parallel<T> {
     ///
     /// # Errors
     /// Those of [`Parallel::step`]; [`ct::Error::Argument`] for sums by NCCL or the host, which are
-    /// no work of a graph, and for several ranks on the cpu device, where the graph of one ends
-    /// before that of the next one begins.
+    /// no work of a graph. The same error for several ranks on the cpu device, where the graph of
+    /// one ends before that of the next one begins.
     #[track_caller]
     pub fn graph(&self, mut decoding: ParallelDecoding<T>, plan: Plan) -> ct::Result<ParallelGraph<'_, T>> {
         if self.ranks.len() > 1 && !self.are_concurrent() {
