@@ -450,7 +450,7 @@ impl Scalar<bool> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a scalar condition does not select between `{Self}` and `{B}`",
-    note = "a literal has the element type of the other value: `2.0` with floats, `2` with integers",
+    note = "a literal has the element type of the other value: `2.0` for floats, `2` for integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
             `Scalar` and a host value of the element type go with any rank"
 )]

@@ -220,7 +220,7 @@ pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<
     let memory = match array.memory.into_owner()? {
         Ok(owner) => {
             return owner.downcast().map(|slice: Box<CudaSlice<T>>| *slice).map_err(|_| {
-                Error::argument("the array is in memory of another library, which cudarc cannot free: use `lend`")
+                Error::argument("the array is in memory of another library, which cudarc cannot free: lend it")
             });
         }
         Err(memory) => memory,
