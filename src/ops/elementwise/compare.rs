@@ -266,7 +266,7 @@ unordered_comparisons! {
 #[diagnostic::on_unimplemented(
     message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
     note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
-    note = "a literal has the tile's element type: `.max(1.0)` with floats, `.max(1)` with integers; convert tiles \
+    note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
             with `.cast::<T>()`; of two ranks, the larger one stands first"
 )]
 pub trait Comparand<O>: Copy {
@@ -450,7 +450,7 @@ impl Scalar<bool> {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "a scalar condition does not select between `{Self}` and `{B}`",
-    note = "a literal has the element type of the other value: `2.0` for floats, `2` for integers",
+    note = "a literal has the element type of the other value: `2.0` beside floats, `2` beside integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`; a \
             `Scalar` and a host value of the element type go with any rank"
 )]

@@ -29,7 +29,7 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be combined with `{O}`",
-    note = "a literal has the element type of the tile: `2.0` for floats, `2` for integers",
+    note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`, \
             `.unsqueeze(axis)` or `.squeeze(axis)`; a `Scalar` and a host value of the element type go with any rank \
             (`y as f32` of an f64)"
@@ -59,7 +59,7 @@ pub trait Operand<O>: Copy {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be combined with `{O}`",
-    note = "a literal has the element type of the tile: `2.0` for floats, `2` for integers",
+    note = "a literal has the element type of the tile: `2.0` beside floats, `2` beside integers",
     note = "element types must agree: convert with `.cast::<T>()`; a tile with more axes stands first in methods: \
             `wide.max(narrow)`; a `Scalar` and a host value of the element type go with any rank (`y as f32` of an f64)"
 )]
