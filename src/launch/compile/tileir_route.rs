@@ -66,7 +66,7 @@ mod tests {
             [("sm_100", 13_010, true), ("sm_120", 13_020, true), ("sm_100", 13_000, false), ("sm_90a", 13_020, false)]
         {
             assert_eq!(compiles(target(name), driver), compiled, "{name} {driver}");
-            let (found, reasons) = assemblers(target(name), driver, None).expect("no requested");
+            let (found, reasons) = assemblers(target(name), driver, None).expect("no request");
             let expected: &[TileIrAssembler] = if compiled {
                 &[TileIrAssembler::Driver, TileIrAssembler::Tileiras]
             } else {
@@ -74,15 +74,15 @@ mod tests {
             };
             assert_eq!((found.as_slice(), reasons.is_empty()), (expected, compiled), "{name} {driver}");
         }
-        let (_, reasons) = assemblers(target("sm_90a"), 13_000, None).expect("no requested");
+        let (_, reasons) = assemblers(target("sm_90a"), 13_000, None).expect("no request");
         assert!(reasons[0].contains("CUDA 13.0 for sm_90a") && reasons[0].contains("sm_100 and later"), "{reasons:?}");
         // A request is followed on any target and driver.
         assert_eq!(
-            assemblers(target("sm_90a"), 13_000, Some("driver")).expect("a requested").0,
+            assemblers(target("sm_90a"), 13_000, Some("driver")).expect("a request").0,
             [TileIrAssembler::Driver]
         );
         assert_eq!(
-            assemblers(target("sm_100"), 13_010, Some("tileiras")).expect("a requested").0,
+            assemblers(target("sm_100"), 13_010, Some("tileiras")).expect("a request").0,
             [TileIrAssembler::Tileiras]
         );
         let error = assemblers(target("sm_100"), 13_010, Some("nvcc")).expect_err("no such assembler").to_string();

@@ -491,7 +491,7 @@ fn kernel((input_f32, input_f16, input_bf16, input_f64, input_tf32, input_f8e4m3
     output_bool.store(at, v274.broadcast_to([8usize, 32usize]));
 }
 
-/// The bits of the stored elements.
+/// The bits of what the kernel stores.
 pub fn run(device: ct::Device) -> ct::Result<Vec<Vec<u64>>> {
     let bits: &[u64] = &[0x32274a0d, 0x8bcd566c, 0x21be6ef3, 0xbf8ab0c3, 0x4b39a56c, 0xc00000, 0x3fe450e2, 0x80c00000, 0x1bb855f, 0xbec3852a, 0xb367faa1, 0xc0903f4a, 0xb2e01277, 0xbfc00000, 0x7effffff, 0xdbe99131, 0xbf7e666b, 0x282e8c86, 0x6a2e14bb, 0xba83126f, 0xa613df7a, 0x18fec291, 0xfeaa4f96, 0xc8f302d6, 0xc7433e7e, 0xbed9fc0d, 0xbe3c8fc1, 0x15ed0b38, 0x80800000, 0x7fc00000, 0x4b96f5fc, 0x3ee15e46, 0x4056b491, 0x3e5d6155, 0x99e8c36, 0xba83126f, 0xb75a59a, 0xcdbd81ac, 0x4051656d, 0xbe93a8ff, 0x3f9ac17f, 0xc059070d, 0xba83126f, 0x0, 0xee527631];
     let data: Vec<f32> = bits.iter().map(|&bits| Element::from_bits(bits)).collect();

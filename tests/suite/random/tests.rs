@@ -62,7 +62,7 @@ fn printed_programs_compile() -> Result<()> {
     }
     ensure!(
         std::fs::read_to_string(path)? == text,
-        "forms have changed: CUTLET_BLESS=1 cargo test --test suite -- random::what_is_printed writes printed.rs anew"
+        "forms have changed: CUTLET_BLESS=1 cargo test --test suite -- random::printed_programs writes printed.rs anew"
     );
     let shape = program.shape;
     let [given, mut wanted] = [0, 1].map(|n| super::values(&contents[n], &codes[n], shape));
@@ -90,7 +90,7 @@ fn printed_programs_compile() -> Result<()> {
 
 const SEED: u64 = 4;
 const HEADER: &str =
-    "//! A program with every form of random kernels, as it is printed: `tests.rs` says how it is written anew.\n\n";
+    "//! A printed program with every form of random kernels: `tests.rs` describes how it is written\n//! anew.\n\n";
 
 /// The parts of the front end that random kernels have to know.
 const FAMILIES: &[&str] = &[
