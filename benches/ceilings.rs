@@ -1,15 +1,16 @@
-//! What a GPU's memory gives at most to plain tile kernels, and what scans and accesses by index tiles take of it:
-//! `cargo bench --bench ceilings`.
+//! Ceilings of memory bandwidth: the rates of plain tile kernels, and those of scans and accesses
+//! by index tiles: `cargo bench --bench ceilings`.
 //!
-//! Arrays of 1 GiB, every byte counted once: only read, only written, copied. Threads access 16 bytes at a time
-//! (`CUTLET_REMARKS=1` says so). Without a GPU the same kernels run at a small size on the cpu device, without figures.
+//! Arrays of 1 GiB, every byte counted once: only read, only written, copied. Threads access 16
+//! bytes at a time (`CUTLET_REMARKS=1` reports it). Without a GPU the same kernels run at a small
+//! size on the cpu device, without figures.
 
 use std::time::Duration;
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// Timed rounds, and launches of each.
+/// Timed repetitions, and launches of each.
 const ROUNDS: usize = 15;
 const LAUNCHES: usize = 10;
 
@@ -18,7 +19,7 @@ fn read(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     y.store_scalar(ct::bid(0), x.load(ct::bid(0), [tile]).sum(..).item());
 }
 
-/// Blocks take tiles in turn and add them up.
+/// Each block sums tiles at a distance of the number of blocks.
 fn read_in_turn(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     let all = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
     let sum = ct::fold(all, ct::zeros([tile]), |sum: Tile<f32, 1>, i| sum + x.load(i, [tile]));
@@ -43,7 +44,7 @@ fn prefix_sums(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
     y.store(at, x.load(at, [1, tile]).cumsum(1));
 }
 
-/// The device and what is measured on it.
+/// The device and its measurements.
 struct Bench {
     device: ct::Device,
     timed: bool,
@@ -61,7 +62,7 @@ impl Bench {
             let start = stream.record()?;
             (0..LAUNCHES).try_for_each(|_| launch())?;
             let time: Duration = stream.record()?.since(&start)?;
-            // The first round compiles and warms up.
+            // The first repetition compiles and warms up.
             if round > 0 {
                 times.push(time.as_secs_f64() / LAUNCHES as f64);
             }
@@ -73,7 +74,7 @@ impl Bench {
     }
 }
 
-/// Are the first and the last few numbers these?
+/// Checks the first and the last few numbers.
 fn check(what: &str, array: &ct::DeviceArray<f32, 1>, count: usize, want: f32) -> ct::Result<()> {
     for range in [0..count.min(64), count.saturating_sub(64)..count] {
         let mut part = array.device().zeros([range.len()])?;

@@ -1,13 +1,13 @@
-//! How long kernels take to compile, from the first call to the text of the PTX, and how that grows with them:
-//! `cargo bench --bench compile`. `-- chain 10000 sm_90a 1024` is one of them alone: its form, its size, the target and
-//! the elements of a tile.
+//! Compile times of kernels, from the first call to the text of the PTX, by their size: `cargo
+//! bench --bench compile`. `-- chain 10000 sm_90a 1024` is one of them alone: its form, its size,
+//! the target and the elements of a tile.
 
 use std::time::{Duration, Instant};
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// What a kernel of some size consists of.
+/// Body of a kernel of a given size.
 type Form = fn(ArrayMut<f32, 1>, usize, usize);
 
 /// Elementwise ops, one after another.

@@ -1,7 +1,9 @@
-//! Effect of `Launch::proved`: `cargo bench --bench proved`. `-- --ptx DIR` writes the PTX of both forms.
+//! Effect of `Launch::proved`: `cargo bench --bench proved`. `-- --ptx DIR` writes the PTX of both
+//! forms.
 //!
-//! For each kernel: the instructions and comparisons of the PTX for sm_90a with and without needless bounds checks, the
-//! time of the proof, the host time of a launch, and on a GPU the time of the kernel.
+//! For each kernel: the instructions and comparisons of the PTX for sm_90a with and without
+//! needless bounds checks, the time of the proof, the host time of a launch, and on a GPU the time
+//! of the kernel.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Compiling kernels on all cores before they are launched, with a line that says how far it is.
+//! Compilation of kernels on all cores before they are launched, with a line of progress.
 //! `cargo run --example ahead`
 
 use std::io::{IsTerminal, Write, stderr};
@@ -17,7 +17,7 @@ fn sums(x: Array<f32, 2>, y: ArrayMut<f32, 1>, [rows, columns]: [usize; 2]) {
 /// Runs it; public for the tests.
 pub fn main() -> anyhow::Result<()> {
     let device = ct::Device::first()?;
-    // Arrays of these forms need not be there yet.
+    // Arrays of these forms need not exist yet.
     let (line, page) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), ct::ArraySpec::<f32, 2>::new([1024, 1024]));
     let mut kernels = ct::aot::Kernels::on(device);
     for tile in [256, 512, 1024, 2048] {

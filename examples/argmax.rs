@@ -3,10 +3,10 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block takes a row, in one tile.
+/// A block processes a row, in one tile.
 pub fn argmax(x: Array<f32, 2>, at: ArrayMut<i32, 2>, value: ArrayMut<f32, 2>, tile: usize) {
     let row = ct::bid(0);
-    // Beyond the end of the row stands -inf, which is never the first of the largest.
+    // The padding after the end of the row is -inf, which is never the first of the largest.
     let x = x.load_with((row, 0), [1, tile], ct::LoadOptions::new().padding(Padding::NegInf));
     let (index, largest) = x.argmax_with_value(1);
     at.store((row, 0), index);
@@ -15,7 +15,7 @@ pub fn argmax(x: Array<f32, 2>, at: ArrayMut<i32, 2>, value: ArrayMut<f32, 2>, t
 
 fn main() -> ct::Result<()> {
     let [m, n] = [100, 1000];
-    // Whole numbers, so that rows have their largest element several times: the first one counts.
+    // Whole numbers, so that rows have several largest elements: the result is the first one.
     let element = |i: usize, j: usize| ((i * 31 + j * 17) % 211) as f32 - 100.0;
     let device = ct::Device::first()?;
     let x = device.from_fn([m, n], |[i, j]| element(i, j))?;

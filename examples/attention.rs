@@ -15,8 +15,9 @@ pub struct Form {
     pub causal: bool,
 }
 
-/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each tile block computes one tile of queries.
-/// `scale` is log₂ e / √dim, because exponentials are powers of two. `logs`, if there, gets log₂ of each query's sum of exponentials.
+/// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim. Each tile block computes
+/// one tile of queries. `scale` is log₂ e / √dim, because exponentials are powers of two. `logs`,
+/// if present, receives log₂ of each query's sum of exponentials.
 pub fn attention<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     (out, logs): (ArrayMut<T, 4>, Option<ArrayMut<f32, 3>>),

@@ -4,12 +4,12 @@ use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
-/// A tile's queries, keys, and numbers of each of them; whether a query sees only the keys up to its own position.
+/// Queries, keys and dim of a tile; whether a query sees only keys up to its own position.
 pub type Form = ([usize; 3], bool);
-/// Of batch x heads x sequence x dim: queries, keys, values, and the gradient of the result.
+/// Queries, keys, values, and the gradient of the result: batch x heads x sequence x dim.
 pub type Inputs<T> = (Array<T, 4>, Array<T, 4>, Array<T, 4>, Array<T, 4>);
 
-/// Sums of the products of two arrays in each row. What gradients of queries are added to begins with zeros.
+/// Row sums of the product of two arrays. The sums of gradients of queries begin at zero.
 pub fn row_sums<T: Element + CastTo<f32>>(
     (a, b): (Array<T, 4>, Array<T, 4>),
     (sums, dq): (ArrayMut<f32, 3>, Option<ArrayMut<f32, 4>>),
@@ -21,9 +21,9 @@ pub fn row_sums<T: Element + CastTo<f32>>(
     dq.iter().for_each(|dq| dq.store((batch, head, i, 0), ct::zeros([1, 1, rows, dim])));
 }
 
-/// The gradients of a tile of keys and of their values, past all queries that see them. For each query there are log₂ of the sum of its
-/// exponentials, and the sum of its result times the gradient of that. Scores are transposed, so that they are left operands where
-/// they are made. `dq`, if it is there, is added to, without the scale.
+/// Gradients of a tile of keys and values, over all queries that see them. Of each query: log₂ of
+/// its sum of exponentials, and the sum of its result times its gradient. Transposed scores are
+/// left operands without a conversion. Adds to `dq`, if present, without scale.
 pub fn of_keys<T: MmaInput<T, f32>>(
     (q, k, v, dout): Inputs<T>,
     (logs, sums): (Array<f32, 3>, Array<f32, 3>),

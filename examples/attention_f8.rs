@@ -3,26 +3,27 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A tile's queries, keys, and numbers of each of them; whether a query sees only the keys up to its own position.
+/// Queries, keys and dim of a tile; whether a query sees only keys up to its own position.
 pub type Form = ([usize; 3], bool);
-/// Keys that change places among each other: tensor cores sum 8-bit floats in another order than they make scores in.
+/// Keys of a permuted group: the order of 8-bit operands differs from that of scores.
 pub const GROUP: usize = 16;
 
-/// Columns in the order in which the threads that make scores multiply them as weights: neighbours of four are two and two.
+/// Returns columns in the order in which the threads that compute scores multiply them.
 fn in_order(x: Tile<f8e4m3fn, 2>) -> Tile<f8e4m3fn, 2> {
     let [rows, columns] = x.shape();
     x.reshape([rows, columns / GROUP, 2, 4, 2]).permute([0, 1, 3, 2, 4]).reshape([rows, columns])
 }
 
-/// Values along the sums, as tensor cores want 8-bit floats: batch x heads x dim x sequence, in that order.
+/// Values contiguous along the sums: batch x heads x dim x sequence, in the order of keys.
 pub fn turned(v: Array<f8e4m3fn, 4>, out: ArrayMut<f8e4m3fn, 4>, [n, d]: [usize; 2]) {
     let (i, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let x = v.load((batch, head, i, 0), [1, 1, n, d]).reshape([n, d]);
     out.store((batch, head, 0, i), in_order(x.transpose()).reshape([1, 1, d, n]));
 }
 
-/// softmax(Q Kᵀ / √dim) V. Each tile block computes one tile of queries, as in `attention`. `scales`, for each head of each
-/// sequence: log₂ e / √dim times the scales of queries and keys, and the scale of values; `v` as [`turned`] makes it.
+/// softmax(Q Kᵀ / √dim) V. Each tile block computes one tile of queries, as in `attention`.
+/// `scales`, for each head of each sequence: log₂ e / √dim times the scales of queries and keys,
+/// and the scale of values; `v` is the result of [`turned`].
 pub fn attention_f8(
     (q, k, v): (Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>, Array<f8e4m3fn, 4>),
     out: ArrayMut<bf16, 4>,
@@ -65,7 +66,7 @@ fn main() -> ct::Result<()> {
     let (q, k, v) = (array(0.37)?, array(0.11)?, array(0.23)?);
     let mut along = device.zeros([batch, heads, dim, seq.next_multiple_of(GROUP)])?;
     ct::launch(turned, [seq.div_ceil(tile[1]), heads, batch], (&v, &mut along, Constant([tile[1], dim])))?;
-    // Of queries and keys, and of values.
+    // Scales of queries and keys, and of values.
     let (of_scores, of_values) = (0.5f32, 0.25f32);
     let scale = of_scores * (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
     let scales = (device.full([batch, heads], scale)?, device.full([batch, heads], of_values)?);
@@ -85,7 +86,7 @@ fn main() -> ct::Result<()> {
             let sum: f64 = weights.iter().sum();
             let terms = |j| (0..seen).map(move |key| (key, j));
             let value = |(key, j)| weights[key] / sum * number((head + key) * dim + j, 0.23) * f64::from(of_values);
-            // An error counts relative to the magnitude of the terms.
+            // Errors are relative to the magnitude of the terms.
             let error = |j: usize| {
                 let (want, size) = (terms(j).map(value).sum::<f64>(), terms(j).map(|at| value(at).abs()).sum::<f64>());
                 (out[row * dim + j].to_f64() - want).abs() / size

@@ -4,22 +4,23 @@ use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
-/// What the code is made for.
+/// Constants of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Queries, keys, and numbers of each of them.
+    /// Queries, keys, and dim of a tile.
     pub tile: [usize; 3],
     /// A query sees only the keys up to its own position.
     pub causal: bool,
-    /// The gradients of weights are made beside the weights, which takes more registers, or after them.
+    /// The gradients of weights are computed with the weights, which needs more registers, or after
+    /// them.
     pub early: bool,
 }
 
-/// Of batch x heads x sequence x dim: queries, keys, values, and the gradient of the result.
+/// Queries, keys, values, and the gradient of the result: batch x heads x sequence x dim.
 pub type Inputs<T> = (Array<T, 4>, Array<T, 4>, Array<T, 4>, Array<T, 4>);
 
-/// The gradient of a tile of queries, past all keys that they see. For each query there are log₂ of the sum of its exponentials, and the
-/// sum of its result times the gradient of that.
+/// The gradient of a tile of queries, over all keys that they see. Inputs for each query: log₂ of
+/// its sum of exponentials, and the sum of its result times its gradient.
 pub fn of_queries<T: MmaInput<T, f32>>(
     (q, k, v, dout): Inputs<T>,
     (logs, sums): (Array<f32, 3>, Array<f32, 3>),
@@ -30,7 +31,7 @@ pub fn of_queries<T: MmaInput<T, f32>>(
     f32: CastTo<T>,
 {
     let (head, batch) = (ct::bid(1), ct::bid(2));
-    // The longest first.
+    // Tiles with the most keys first.
     let tile = if causal { q.num_tiles(2, [1, 1, m, d]) - 1 - ct::bid(0) } else { ct::bid(0) };
     let [q, dout] = [q, dout].map(|x| x.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]));
     let [logs, sums] = [logs, sums].map(|x| x.load((batch, head, tile), [1, 1, m]).reshape([m, 1]));
@@ -79,7 +80,7 @@ fn main() -> ct::Result<()> {
     Ok(())
 }
 
-/// What the forward pass leaves, and the gradient, in f64.
+/// Results of the forward pass, and the gradient, in f64.
 struct Host {
     logs: Vec<f64>,
     sums: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Product of many pairs of matrices: `cargo run --example batched_matmul`.
+//! Products of many pairs of matrices: `cargo run --example batched_matmul`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput};
@@ -24,7 +24,7 @@ fn product<T, I>(
     c.store((batch, i, j), acc.cast::<T>().reshape([1, tm, tn]));
 }
 
-/// A block makes one tile of one product.
+/// A block computes one tile of one product.
 pub fn batched_matmul<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, tile: [usize; 3])
 where
     T: Element + CastTo<I>,
@@ -34,7 +34,8 @@ where
     product::<T, I>(a, b, c, tile, [ct::bid(2), ct::bid(0), ct::bid(1)]);
 }
 
-/// As many blocks as run at a time; each makes one tile after another, product by product.
+/// Persistent kernel: each of the blocks that run at a time computes one tile after another,
+/// product by product.
 pub fn batched_matmul_persistent<T, I>(a: Array<T, 3>, b: Array<T, 3>, c: ArrayMut<T, 3>, tile: [usize; 3])
 where
     T: Element + CastTo<I>,
@@ -64,7 +65,7 @@ fn main() -> ct::Result<()> {
         }
 
         let c = c.to_vec()?;
-        // An error counts relative to the magnitude of the terms.
+        // Errors are relative to the magnitude of the terms.
         let error = |at: usize| {
             let (h, i, j) = (at / n / m, at / n % m, at % n);
             let terms = || (0..k).map(|l| f64::from(x((h * m + i) * k + l)) * f64::from(y((h * k + l) * n + j)));

@@ -53,7 +53,7 @@ fn main() -> ct::Result<()> {
     let device = ct::Device::first()?;
     let (backend, n, edge, keys) = match device.backend() {
         ct::Backend::Cpu => (ct::Backend::Cpu, 1 << 10, 64, 64),
-        // Code by Tile IR has no checks but that of red zones.
+        // Code by Tile IR has no checks except that of red zones.
         _ => (ct::Backend::Ptx, 1 << 26, 4096, 4096),
     };
     let (tile, small, form) = (1 << 10, if edge > 64 { 128 } else { 32 }, [64, 64, 64]);

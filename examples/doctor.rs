@@ -1,6 +1,6 @@
-//! What there is for kernels to run with: `cargo run --example doctor`.
+//! Report of the environment of kernels: `cargo run --example doctor`.
 //!
-//! The first thing to put into a bug report.
+//! A bug report begins with it.
 
 fn main() {
     print!("{}", cutlet::doctor());

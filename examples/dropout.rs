@@ -1,12 +1,14 @@
-//! Dropout and its gradient, by random numbers that are made twice: `cargo run --example dropout`.
+//! Dropout and its gradient, by random numbers that both kernels compute:
+//! `cargo run --example dropout`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// What the mask depends on: likelihood to stay, seed, offset. It is kept nowhere; the second kernel makes it again.
+/// Parameters of the mask: probability to keep an element, seed, offset. The mask is not stored;
+/// the second kernel computes it again.
 pub type Mask = (Scalar<f32>, Scalar<u64>, Scalar<u64>);
 
-/// Drops elements of a tile and scales the others, so that sums stay what they were on average.
+/// Drops elements of a tile and scales the others, so that the expectation of sums does not change.
 fn masked(x: Tile<f32, 1>, block: Scalar<i32>, (keep, seed, offset): Mask) -> Tile<f32, 1> {
     let kept = ct::random::Philox::new(seed, offset).bernoulli(block, x.shape(), keep);
     kept.select(x * (1.0 / keep), 0.0)
@@ -26,7 +28,7 @@ pub fn dropout_backward(dy: Array<f32, 1>, dx: ArrayMut<f32, 1>, mask: Mask, til
 
 fn main() -> ct::Result<()> {
     let (n, keep) = (10_000, 0.9f32);
-    // Other layers and steps of a training take another offset.
+    // Other layers and steps of a training use another offset.
     let mask = (keep, 42u64, 0u64);
     let number = |i: usize| 1.0 + i as f32 / 1000.0;
     let device = ct::Device::first()?;

@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block takes a part of one row.
+/// A block copies a part of one row.
 pub fn embedding(table: Array<f16, 2>, ids: Array<i32, 1>, out: ArrayMut<f16, 2>, tile: usize) {
     let (row, part) = (ct::bid(0), ct::bid(1));
     let id = ids.load_scalar(row);

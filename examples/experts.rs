@@ -1,15 +1,15 @@
-//! Which experts take a token: `cargo run --example experts`.
+//! Selection of experts for each token: `cargo run --example experts`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// Experts that there are.
+/// Number of experts.
 pub const EXPERTS: usize = 128;
-/// Those that a token goes to.
+/// Number of experts of a token.
 pub const TAKEN: usize = 8;
 
-/// The 8 largest of the 128 logits of each token, their experts, and the softmax of these 8 as weights. A block takes
-/// some tokens, with all of their experts in one tile.
+/// The 8 largest of the 128 logits of each token, their experts, and the softmax of these 8 as
+/// weights. A block processes some tokens, with all of their experts in one tile.
 pub fn experts(logits: Array<f32, 2>, expert: ArrayMut<i32, 2>, weight: ArrayMut<f32, 2>, tokens: usize) {
     let at = (ct::bid(0), 0);
     let (largest, experts) = logits.load(at, [tokens, EXPERTS]).top_k(1, TAKEN);
@@ -19,7 +19,7 @@ pub fn experts(logits: Array<f32, 2>, expert: ArrayMut<i32, 2>, weight: ArrayMut
 
 fn main() -> ct::Result<()> {
     let (m, tile) = (200, 8);
-    // Some logits of a token are equal: of these the first expert is taken.
+    // Some logits of a token are equal: of these the first expert is selected.
     let logit = |i: usize, j: usize| ((i * 13 + j * 29) % 101) as f32 / 32.0;
     let device = ct::Device::first()?;
     let logits = device.from_fn([m, EXPERTS], |[i, j]| logit(i, j))?;

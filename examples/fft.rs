@@ -1,10 +1,11 @@
-//! Fourier transforms of rows of complex numbers, there and back: `cargo run --example fft`.
+//! Fourier transforms of rows of complex numbers, and their inverse: `cargo run --example fft`.
 
 use cutlet as ct;
 use cutlet::math::{ComplexArray, ComplexArrayMut, c64};
 use cutlet::prelude::*;
 
-/// A block transforms some rows: threads keep 16 numbers in registers, and change them with each other between steps.
+/// A block transforms some rows: threads hold 16 numbers in registers, and exchange them between
+/// steps.
 pub fn fft(x: ComplexArray<f32, 2>, y: ComplexArrayMut<f32, 2>, [rows, n]: [usize; 2], inverse: bool) {
     let at = (ct::bid(0), 0);
     let z = x.load(at, [rows, n]);
@@ -23,7 +24,7 @@ fn main() -> ct::Result<()> {
     ct::launch(fft, m.div_ceil(rows), (&y, &mut z, extents, Constant(true)))?;
 
     let (y, z) = (y.to_vec()?, z.to_vec()?);
-    // By the definition: a sum of all numbers of the row, each turned.
+    // By the definition: a sum of all numbers of the row, each rotated.
     let want = |row: usize, k: usize| {
         (0..n).fold([0.0; 2], |[re, im], j| {
             let (sine, cosine) = (-std::f64::consts::TAU * (j * k % n) as f64 / n as f64).sin_cos();

@@ -14,7 +14,8 @@ fn square(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     y.store(ct::bid(0), x * x);
 }
 
-/// The sum of the squares of some numbers; while the GPU works, the executor does other things.
+/// The sum of the squares of some numbers. During the work of the GPU, the executor may run other
+/// tasks.
 async fn sum_of_squares(device: ct::Device, numbers: &[f32]) -> ct::Result<f32> {
     let stream = device.stream()?;
     let x = device.array(numbers, [numbers.len()])?;
@@ -34,7 +35,7 @@ impl Wake for Sleeper {
     }
 }
 
-/// The least executor: tokio, smol and others do it as well.
+/// A minimal executor, in place of tokio, smol and others.
 fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Arc::new(Sleeper(std::thread::current())).into();
     let mut future = pin!(future);

@@ -1,10 +1,10 @@
-//! A CUDA graph: work that is recorded once and replayed by one call of the driver, with other numbers too.
-//! `cargo run --example graph`
+//! A CUDA graph: work that is recorded once and replayed by one call of the driver, also with other
+//! numbers. `cargo run --example graph`
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A step of a relaxation along a line: every element becomes the mean of its neighbours, more or less.
+/// A step of a relaxation along a line: every element is moved toward the mean of its neighbours.
 fn relax(from: Array<f32, 1>, to: ArrayMut<f32, 1>, rate: Scalar<f32>, tile: usize) {
     let at = ct::bid(0) * tile as i32 + ct::arange(0..tile);
     let (left, right) = (from.gather((at - 1).max(0)), from.gather((at + 1).min(from.extent(0) - 1)));
@@ -18,7 +18,7 @@ pub fn main() -> anyhow::Result<()> {
     let start = device.from_fn([n], |[i]| if i < n / 2 { 0.0f32 } else { 1.0 })?;
     let other = device.zeros([n])?;
 
-    // The closure runs now, and again when its numbers have changed; the graph holds the arrays.
+    // The closure runs now, and again after a change of its numbers. The graph holds the arrays.
     let mut graph = ct::Graph::capture((start, other, 1.0), |(a, b, rate)| {
         let blocks = n.div_ceil(tile);
         ct::launch(relax, blocks, (&*a, &mut *b, *rate, ct::Constant(tile)))?;
@@ -27,7 +27,7 @@ pub fn main() -> anyhow::Result<()> {
     for _ in 0..100 {
         graph.replay()?;
     }
-    // Another number: the next replay puts it into the graph that is there.
+    // Another number: the next replay updates the graph.
     graph.state_mut().2 = 0.5;
     for _ in 0..100 {
         graph.replay()?;

@@ -2,7 +2,7 @@
 
 use cutlet as ct;
 
-/// A block says which one it is, and what a tile of its own holds.
+/// A block prints its index and the elements of a tile.
 pub fn hello() {
     let (x, y) = (ct::bid(0), ct::bid(1));
     let tile = ct::arange(0..4) + x * 10 + y * 100;
@@ -11,9 +11,9 @@ pub fn hello() {
 
 fn main() -> ct::Result<()> {
     let (device, grid) = (ct::Device::first()?, [4, 2]);
-    // A launch without arrays runs on the stream that it is given.
+    // A launch without arrays runs on this stream.
     ct::Launch::new(grid).stream(&device.default_stream()).launch(hello, ())?;
-    // What a GPU prints comes when the host has waited.
+    // The output of a GPU is printed when the host waits.
     device.synchronize()?;
     println!("hello: {} blocks, {}", grid[0] * grid[1], device.name());
     Ok(())

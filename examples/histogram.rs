@@ -1,13 +1,13 @@
-//! How often each byte occurs: `cargo run --example histogram`.
+//! Number of occurrences of each byte: `cargo run --example histogram`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block counts every so many tiles.
+/// Counts tiles at a distance of the number of blocks.
 pub fn histogram(x: Array<u8, 1>, bins: ArrayMut<i32, 1>, tile: usize) {
     let tiles = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
     ct::fold(tiles, (), |(), i| {
-        // What lies beyond the end goes nowhere.
+        // Elements after the end are not counted.
         let inside = (ct::arange(0..tile) + i * tile).lt(x.extent(0));
         let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(inside);
         bins.atomic_add_with(x.load(i, [tile]).cast::<i32>(), 1, options);

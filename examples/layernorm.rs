@@ -3,10 +3,10 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// Keeps rows of equal numbers from dividing by zero.
+/// Prevents a division by zero for rows of equal numbers.
 pub const EPSILON: f32 = 1e-5;
 
-/// A block takes a row, in one tile.
+/// A block processes a row, in one tile.
 pub fn layernorm(
     x: Array<f32, 2>,
     weight: Array<f32, 1>,
@@ -21,7 +21,7 @@ pub fn layernorm(
     let mean = x.sum(1) * (1.0 / columns as f32);
     let mut centred = x - mean;
     if tile != columns {
-        // What a load pads beyond the end of the row is no part of the variance.
+        // The padding after the end of the row is no part of the variance.
         let inside = ct::arange(0..tile).reshape([1, tile]).lt(columns);
         centred = ct::select(inside, centred, 0.0);
     }

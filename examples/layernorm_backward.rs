@@ -3,7 +3,8 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block takes rows at a distance of the number of blocks; sums over its rows go to its own row of the parts.
+/// A block processes rows at a distance of the number of blocks. The sums over its rows are one row
+/// of the partial sums.
 #[allow(clippy::too_many_arguments, reason = "the arrays of the operation")]
 pub fn rows(
     dy: Array<f32, 2>,
@@ -57,7 +58,7 @@ fn main() -> ct::Result<()> {
     let (x, dy) =
         (|i: usize, j: usize| ((i * 7 + j * 3) as f32 * 0.1).sin(), |i: usize, j: usize| ((i + j) as f32).cos());
     let weight = |j: usize| 1.0 + j as f32 / 1000.0;
-    // Mean and reciprocal standard deviation of each row, as the forward pass keeps them.
+    // Mean and reciprocal standard deviation of each row, as the forward pass stores them.
     let mean = |i: usize| (0..n).map(|j| f64::from(x(i, j))).sum::<f64>() / n as f64;
     let rstd =
         |i: usize| 1.0 / ((0..n).map(|j| (f64::from(x(i, j)) - mean(i)).powi(2)).sum::<f64>() / n as f64 + 1e-5).sqrt();

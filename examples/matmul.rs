@@ -1,23 +1,23 @@
-//! Matrix product, for whatever element types tensor cores take: `cargo run --example matmul`.
+//! Matrix product, for all element types of tensor cores: `cargo run --example matmul`.
 
 use cutlet as ct;
 use cutlet::element::{CastTo, MmaInput, Number};
 use cutlet::prelude::*;
 
-/// What the code is made for.
+/// Constants of the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
-    /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
+    /// Extents of a tile: rows, columns, and terms of an iteration.
     pub tile: [usize; 3],
-    /// Blocks make one tile of the result after another, instead of one each.
+    /// Blocks compute one tile of the result after another, instead of one each.
     pub persistent: bool,
     /// Sums of 8-bit floats may keep fewer bits than f32 has.
     pub fast_sums: bool,
 }
 
-/// Row and column of the tile of the result that comes `index`-th. A group of rows (or columns) of tiles is gone through
-/// column by column, so that tiles that are made at the same time share what they read; neighbours share the longer
-/// side of their tiles, which is what blocks that run in pairs fetch together.
+/// Row and column of the `index`-th tile of the result. A group of rows (or columns) of tiles is
+/// visited column by column, so that concurrent tiles share operands. Adjacent blocks share the
+/// operand of the longer side of their tiles, which clusters of two load together.
 fn place(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [usize; 3]) -> [Scalar<i32>; 2] {
     let (along, across) = if tm > tn { (columns, rows) } else { (rows, columns) };
     let group = if tm > tn || tn >= 2 * tm { 16 } else { 8 };
@@ -28,7 +28,7 @@ fn place(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [us
     if tm > tn { [far, near] } else { [near, far] }
 }
 
-/// Arrays of `T`, multiplied as `I`, added up as `Acc`, stored as `O`.
+/// Arrays of `T`, multiplied as `I`, accumulated as `Acc`, stored as `O`.
 pub fn matmul<T, I, Acc, O>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<O, 2>, form: Form)
 where
     T: Element + CastTo<I>,
@@ -66,7 +66,7 @@ fn main() -> ct::Result<()> {
         ct::launch(matmul::<f16, f16, f32, f16>, blocks, (&a, &b, &mut c, Constant(form)))?;
 
         let c = c.to_vec()?;
-        // An error counts relative to the magnitude of the terms.
+        // Errors are relative to the magnitude of the terms.
         let error = |at: usize| {
             let terms = || (0..k).map(|l| x(at / n, l).to_f64() * y(l, at % n).to_f64());
             (c[at].to_f64() - terms().sum::<f64>()).abs() / terms().map(f64::abs).sum::<f64>()

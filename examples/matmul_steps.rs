@@ -1,5 +1,5 @@
-//! Matrix multiplication in seven steps, which `docs/matmul.md` explains: `cargo run --release --example matmul_steps`.
-//! Each step is checked, and on a GPU measured: a table in Markdown. An argument is the size of the matrices (8192).
+//! The steps of `docs/matmul.md`: `cargo run --release --example matmul_steps`. Checks each step,
+//! and measures it on a GPU. Argument: the size of the matrices (8192).
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -13,7 +13,7 @@ pub fn rows(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [_, tn, _]:
     c.store((i, j), sum.cast::<f16>());
 }
 
-/// Step 2: a tile of the result per block; each iteration adds the outer product of a column and a row.
+/// Step 2: a tile of the result per block; each iteration adds an outer product.
 pub fn outer_products(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, _]: [usize; 3]) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let sum = ct::fold(..a.extent(1), ct::zeros::<f32, 2>([tm, tn]), |sum, k| {
@@ -50,7 +50,7 @@ pub fn grouped(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, form: [u
     tile(a, b, &c, ct::swizzle_2d(ct::bid(0), rows, columns, 8), form);
 }
 
-/// Step 7: one block per multiprocessor, which loads the operands of its next tile during the store of the last one.
+/// Step 7: one block per multiprocessor. The loads of its next tile overlap with its store.
 pub fn persistent(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, form: [usize; 3]) {
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [form[0], form[1]]));
     let mine = ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0));
@@ -90,7 +90,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// Checks a step, and measures it if there is a GPU. `blocks` is the grid for m rows and n columns.
+    /// Checks a step, and measures it on a GPU. `blocks` is the grid for m rows and n columns.
     fn step<K>(
         &mut self,
         title: &str,
@@ -122,7 +122,8 @@ impl Steps {
         let b = self.device.random([size, size], ct::random::Random::Normal, 2)?;
         let mut c = self.device.zeros([size, size])?;
         let how = ct::Bench::new().warm_up(2).runs(10);
-        // On Hopper the form of step 7 is the default of large launches: without it in the steps before.
+        // On Hopper the form of step 7 is the default of large launches, so earlier steps disable
+        // it.
         let launch = ct::Launch::new(blocks(size, size)).hints(ct::Hints::new().persistent(false));
         let time = launch.bench(how, kernel, [(&a, &b, &mut c, Constant(form))])?.times().median();
         let rate = 2.0 * (size as f64).powi(3) / time.as_secs_f64() / 1e12;

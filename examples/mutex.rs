@@ -3,10 +3,12 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// Each block takes the lock, changes what it protects by ordinary loads and stores, and gives it back.
+/// Each block acquires the lock, updates the sums by ordinary loads and stores, and releases the
+/// lock.
 pub fn mutex(lock: ArrayMut<i32, 1>, sums: ArrayMut<f32, 1>, tile: usize) {
     let lock = lock.entry(0);
-    // 0: free, 1: taken. Whoever reads 0 has it, and sees all that the one before did.
+    // 0: free, 1: acquired. The block that reads 0 owns the lock, and sees all writes of the
+    // previous owner.
     ct::while_loop((), |()| lock.atomic_cas(0, 1).ne(0), |()| ());
     sums.store(0, sums.load(0, [tile]) + ct::arange_from(tile, 1.0, 1.0));
     lock.atomic_xchg(0);

@@ -1,4 +1,5 @@
-//! Arrays of ndarray as arguments of a kernel, with their strides: no copy on the cpu device, one on a GPU.
+//! Arrays of ndarray as arguments of a kernel, with their strides: no copy on the cpu device, one
+//! on a GPU.
 //!
 //! `cargo run --example ndarray --features ndarray`
 

@@ -1,20 +1,22 @@
-//! Rows whose length is no power of two, in tiles of that length and in padded ones: `cargo run --example padding`.
+//! Rows whose length is no power of two, in exact tiles and in padded ones:
+//! `cargo run --example padding`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block takes some rows, in a tile of exactly their length: any sum of three powers of two (576 = 512 + 64).
+/// A block processes some rows, in a tile of exactly their length: a sum of up to three powers of
+/// two (576 = 512 + 64).
 pub fn softmax_exact(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let at = (ct::bid(0), 0);
     y.store(at, x.load(at, [rows, columns]).softmax(1));
 }
 
-/// A block takes some rows, in a tile of the next power of two, as in cuTile: loads fill the rest with what does not
-/// count, and all that is computed of it is thrown away.
+/// A block processes some rows, in a tile of the next power of two, as in cuTile: loads pad the
+/// rest with a neutral element, and its results are not stored.
 pub fn softmax_padded(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let at = (ct::bid(0), 0);
-    // Beyond the end of a row stands -inf, whose exponential adds nothing to the sum; of what is stored, nothing
-    // beyond the end is written.
+    // The padding after the end of a row is -inf, whose exponential is zero. A store does not write
+    // elements after the end.
     let padding = ct::LoadOptions::new().padding(Padding::NegInf);
     let x = x.load_with(at, [rows, columns.next_power_of_two()], padding);
     y.store(at, x.softmax(1));

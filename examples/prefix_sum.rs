@@ -1,15 +1,15 @@
-//! The sums of all first elements of an array, in one pass: `cargo run --example prefix_sum`.
+//! Prefix sums of an array, in one pass: `cargo run --example prefix_sum`.
 
 use cutlet as ct;
 use cutlet::element::BitcastTo;
 use cutlet::prelude::*;
 
-// What is known of a tile: nothing, the sum of its own elements, or that of all up to its end.
+// State of a tile: unknown, the sum of its own elements, or the sum of all elements up to its end.
 const UNKNOWN: u32 = 0;
 const OWN: u32 = 1;
 const ALL: u32 = 2;
 
-/// Tiles that are looked back at together.
+/// Number of tiles that one look-back reads.
 const WINDOW: usize = 32;
 
 /// State and sum of a tile in one word, so that one load reads both.
@@ -17,9 +17,9 @@ fn packed<T: Number + BitcastTo<u32>>(state: u32, sum: Scalar<T>) -> Scalar<u64>
     sum.bitcast::<u32>().cast::<u64>() | (u64::from(state) << 32)
 }
 
-/// A block takes the next tile, whichever block it is, says what the tile sums up to, and looks back until it finds the
-/// sum of all before (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016). Who has
-/// a tile has begun, and waits for earlier tiles alone: some block always goes on, however few run at a time.
+/// Decoupled look-back (Merrill and Garland, 2016). A block draws the next tile, publishes the sum
+/// of the tile, and reads the states of earlier tiles up to a known prefix sum. A block only waits
+/// for tiles of running blocks, so one block always makes progress.
 pub fn prefix_sum<T>(x: Array<T, 1>, y: ArrayMut<T, 1>, next: ArrayMut<i32, 1>, tiles: ArrayMut<u64, 1>, tile: usize)
 where
     T: Number + BitcastTo<u32>,
@@ -31,13 +31,13 @@ where
     let publish = |word| tiles.entry(mine).store_with(word, ct::ScatterOptions::new().relaxed(ct::Scope::Device));
     publish(packed(OWN, own));
     let sums = x.cumsum(0);
-    // Before the first tile all is known, and nothing.
+    // The sum before the first tile is known and zero.
     let options = ct::GatherOptions::new().relaxed(ct::Scope::Device).padding(u64::from(ALL) << 32);
     let (zero, nearest_first) = (T::from_f64(0.0), ct::arange(0..WINDOW));
     let before = ct::loop_with_control((mine - 1, ct::scalar(zero)), |(last, sum), control| {
         let words = tiles.gather_with(last - nearest_first, options);
         let (states, parts) = ((words >> 32).cast::<u32>(), words.wrapping_cast::<u32>().bitcast::<T>());
-        // From the nearest tile to the first of which not only its own sum is known.
+        // From the nearest tile to the first one whose state is not `OWN`.
         let (state, part) = ct::reduce((states, parts), 0, (OWN, zero), |(state, sum), (further, part)| {
             let goes_on = state.eq(OWN);
             (goes_on.select(further, state), goes_on.select(sum + part, sum))
@@ -51,7 +51,7 @@ where
     y.store(mine, sums + before.1);
 }
 
-/// No tile is taken, and nothing known of any.
+/// Resets the counter and the states of all tiles.
 pub fn forget(next: ArrayMut<i32, 1>, tiles: ArrayMut<u64, 1>) {
     tiles.store(ct::bid(0), ct::zeros([1024]));
     next.store(ct::bid(0), ct::zeros([1]));

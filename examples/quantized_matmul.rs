@@ -4,7 +4,7 @@ use cutlet as ct;
 use cutlet::packed::{Narrow, NarrowFormat, PackedArray};
 use cutlet::prelude::*;
 
-/// What unsigned codes are counted from: the middle of their range.
+/// Returns the zero point of unsigned codes: the middle of their range.
 pub fn center<F: Narrow>() -> f64 {
     match F::FORMAT {
         NarrowFormat::UInt(bits) => f64::from((1u32 << bits) - 1) / 2.0,
@@ -12,7 +12,8 @@ pub fn center<F: Narrow>() -> f64 {
     }
 }
 
-/// Extents of a tile of the result and of the sums, and how many weights of a column share a scale: some tiles of them.
+/// Extents of a tile of the result and of the sums, and the number of weights of a column that
+/// share a scale, a multiple of the tile's.
 pub type Extents = ([usize; 3], usize);
 
 /// A tile of weights, as numbers.
@@ -27,7 +28,7 @@ pub fn unpacked<F: Narrow>(
     codes * scales.load((k / (group / tk), j), [1, tn])
 }
 
-/// A tile of the result a block.
+/// A block computes a tile of the result.
 pub fn quantized_matmul<F: Narrow>(
     x: Array<f16, 2>,
     weights: PackedArray<F, 2>,
@@ -53,7 +54,7 @@ fn run<F: Narrow>() -> ct::Result<()> {
     let ([m, n, k], tile, group) = ([70, 100, 96], [64, 64, 32], 64);
     let number = |at: usize| f16::from_f32((at as f32 * 0.37).sin());
     let scale = |at: usize| f16::from_f32(0.01 + (at % 7) as f32 / 100.0);
-    // Any codes but those that are no number.
+    // Any codes except NaN.
     let codes: Vec<F> = (0..k * n).map(|at| F::from_value((at * 5 % 7) as f64 - 3.0 + center::<F>())).collect();
     let device = ct::Device::first()?;
     let (x, weights) = (device.from_fn([m, k], |[i, j]| number(i * k + j))?, device.packed(&codes, [k, n])?);
@@ -64,7 +65,7 @@ fn run<F: Narrow>() -> ct::Result<()> {
 
     let y = y.to_vec()?;
     let weight = |i: usize, j: usize| (codes[i * n + j].to_value() - center::<F>()) * scale(i / group * n + j).to_f64();
-    // An error counts relative to the magnitude of the terms.
+    // Errors are relative to the magnitude of the terms.
     let error = |at: usize| {
         let terms = || (0..k).map(|l| number(at / n * k + l).to_f64() * weight(l, at % n));
         (y[at].to_f64() - terms().sum::<f64>()).abs() / terms().map(f64::abs).sum::<f64>()

@@ -3,10 +3,10 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// A block takes a row, in one tile.
+/// A block processes a row, in one tile.
 pub fn softmax(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
     let row = ct::bid(0);
-    // Beyond the end of the row stands -inf, whose exponential adds nothing to the sum.
+    // The padding after the end of the row is -inf, whose exponential is zero.
     let x = x.load_with((row, 0), [1, tile], ct::LoadOptions::new().padding(Padding::NegInf));
     let e = (x - x.reduce_max(1)).exp();
     y.store((row, 0), e / e.sum(1));

@@ -3,8 +3,8 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// The Laplacian of a grid that is zero outside. A block computes one tile of five that overlap: its own, and that moved
-/// by one element each way.
+/// The Laplacian of a grid that is zero outside. A block computes one tile from five overlapping
+/// ones: its own, and those moved by one element in each direction.
 pub fn stencil(x: Array<f32, 2>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let (j, i) = (ct::bid(0), ct::bid(1));
     let moved = |down, right| x.load((ct::at(i * rows + down), ct::at(j * columns + right)), [rows, columns]);

@@ -1,10 +1,10 @@
-//! Searching for the fastest tile, with a record that is kept in a file: the second run measures nothing.
+//! Search for the fastest tile, with a record in a file: the second run measures nothing.
 //! `cargo run --example tune`
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// What a launch may choose.
+/// Parameters of a launch.
 #[derive(Clone, Copy, Debug)]
 struct Configuration {
     tile: [usize; 2],
@@ -33,7 +33,7 @@ pub fn main() -> anyhow::Result<()> {
     type Arrays = (ct::DeviceArray<f32, 2>, ct::DeviceArray<f32, 2>);
     let tuner = ct::Tuner::new()
         .name(format!("transpose {size}"))
-        .record(std::env::temp_dir().join("cutlet-transpose.tune")) // beside the source, in a program
+        .record(std::env::temp_dir().join("cutlet-transpose.tune")) // in the folder of the source, in a program
         .bench(ct::Bench::new().runs(10))
         .kernels(move |(x, y): &mut Arrays, c, kernels| {
             kernels.add_with(&launch(size, c), transpose, (&*x, y, ct::Constant(c.tile)))

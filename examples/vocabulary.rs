@@ -3,18 +3,18 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// Logits that a block leaves.
+/// Number of logits that a block keeps.
 pub const LEFT: usize = 64;
 
-/// A block leaves the largest logits of its part of a row, with their words. In the first round a word is a position, and
-/// later what the round before found at that position.
+/// A block keeps the largest logits of its part of a row, with their words. In the first round a
+/// word is a position, and later the word of the previous round at that position.
 pub fn choose(
     (logits, words): (Array<f32, 2>, Array<i32, 2>),
     (largest, chosen): (ArrayMut<f32, 2>, ArrayMut<i32, 2>),
     (tile, first): (usize, bool),
 ) {
     let (part, row) = (ct::bid(0), ct::bid(1));
-    // Beyond the end of a row stands -inf, behind all that are there.
+    // The padding after the end of a row is -inf, after all logits in the order.
     let x = logits.load_with((row, part), [1, tile], ct::LoadOptions::new().padding(Padding::NegInf));
     let (values, at) = x.top_k(1, LEFT);
     let at = at + part * tile;
@@ -27,9 +27,9 @@ fn main() -> ct::Result<()> {
     let logit = |i: usize, j: usize| ((j * 7919 + i * 31) % 10_007) as f32 / 1000.0;
     let device = ct::Device::first()?;
     let mut logits = device.from_fn([m, n], |[i, j]| logit(i, j))?;
-    // In the first round there are no words of a round before.
+    // The first round has no words of a previous round.
     let (mut words, mut first) = (device.zeros([0, 0])?, true);
-    // Rounds until one block has chosen from a whole row.
+    // Rounds until one block has processed a whole row.
     while first || logits.shape()[1] > LEFT {
         let parts = logits.shape()[1].div_ceil(tile);
         let (mut largest, mut chosen) = (device.zeros([m, parts * LEFT])?, device.zeros([m, parts * LEFT])?);

@@ -1,4 +1,5 @@
-//! Mean and variance of the rows of a matrix, read once, in two ways: `cargo run --example welford`.
+//! Mean and variance of the rows of a matrix, read once, in two ways:
+//! `cargo run --example welford`.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -6,17 +7,19 @@ use cutlet::prelude::*;
 /// Mean, sum of squared distances from it, and count of some numbers.
 type Moments = (Scalar<f32>, Scalar<f32>, Scalar<f32>);
 
-/// Those of two sets of numbers together (Chan, Golub and LeVeque's form of Welford's method): nothing is lost
-/// where the mean is far from zero, as it is by the sums of the numbers and of their squares.
+/// Combines the moments of two sets (Chan, Golub and LeVeque's form of Welford's method). It has no
+/// cancellation at a mean far from zero, in contrast to the sums of numbers and squares.
 fn together((mean_a, squares_a, a): Moments, (mean_b, squares_b, b): Moments) -> Moments {
     let n = a + b;
-    // No numbers on either side: everything stays zero. What rounds to nearest would take three times as long.
+    // Without numbers on both sides, all moments are zero. Rounding to nearest would need three
+    // times the time.
     let share = ct::with_mode(ct::FloatMode::new().approx(), || b / n.max(1.0));
     let step = mean_b - mean_a;
     (mean_a + step * share, squares_a + squares_b + step * step * a * share, n)
 }
 
-/// A block takes a row, in one tile: the mean first, then the distances from it, of numbers that stay in registers.
+/// A block processes a row, in one tile: first the mean, then the distances from it, of numbers in
+/// registers.
 pub fn moments(x: Array<f32, 2>, mean: ArrayMut<f32, 2>, variance: ArrayMut<f32, 2>, tile: usize) {
     let row = ct::bid(0);
     let n = x.extent(1);
@@ -24,17 +27,17 @@ pub fn moments(x: Array<f32, 2>, mean: ArrayMut<f32, 2>, variance: ArrayMut<f32,
     let x = x.load((row, 0), [1, tile]);
     let n = n.cast::<f32>();
     let m = x.sum(1) / n;
-    // What lies beyond the end of the row was read as zero and counts for nothing.
+    // The padding after the end of the row is zero, and no part of the variance.
     let distance = counts.select(x - m, 0.0);
     mean.store((row, 0), m);
     variance.store((row, 0), (distance * distance).sum(1) / n);
 }
 
-/// The same by one reduction of all three moments, as where the numbers come one after the other.
+/// The same by one reduction of all three moments, as for numbers that arrive one after another.
 pub fn welford(x: Array<f32, 2>, mean: ArrayMut<f32, 2>, variance: ArrayMut<f32, 2>, tile: usize) {
     let row = ct::bid(0);
     let n = x.extent(1);
-    // What lies beyond the end of the row counts for nothing.
+    // The padding after the end of the row has the count zero.
     let counts = ct::indices([1, tile], 1).lt(n).select(1.0, 0.0);
     let x = x.load((row, 0), [1, tile]);
     let (m, squares, n) = ct::reduce((x, ct::zeros([1, tile]), counts), 1, (0.0, 0.0, 0.0), together);
@@ -44,7 +47,7 @@ pub fn welford(x: Array<f32, 2>, mean: ArrayMut<f32, 2>, variance: ArrayMut<f32,
 
 fn main() -> ct::Result<()> {
     let [m, n] = [50, 1000];
-    // Far from zero, where the plain sum of squares would lose the variance.
+    // Far from zero, so that the variance would be lost in the plain sum of squares.
     let element = |i: usize, j: usize| 1000.0 + ((i * 7 + j * 3) as f32 * 0.1).sin();
     let device = ct::Device::first()?;
     let x = device.from_fn([m, n], |[i, j]| element(i, j))?;

@@ -179,7 +179,7 @@ fn meant(text: &str) -> Option<Target> {
     }
     let digits: String = name.chars().filter(char::is_ascii_digit).collect();
     let letters: String = name.chars().filter(char::is_ascii_alphabetic).collect();
-    // `sm`, `compute` and `cc` with an `a` or `f` of a feature set behind.
+    // `sm`, `compute` and `cc` with the suffix `a` or `f` of a feature set.
     let is_form = ["", "sm", "compute", "cc"].contains(&letters.trim_end_matches(['a', 'f', 'b']));
     let arch = digits.parse().ok().filter(|_| is_form)?;
     Some(Target { arch, accelerated: arch >= 90 })

@@ -1,4 +1,5 @@
-//! What a launch gives and what the kernel takes: lists, structs, literals, and arguments of the user's own.
+//! Arguments of launches and parameters of kernels: lists, structs, literals, and arguments of the
+//! user's own.
 
 use cutlet as ct;
 use cutlet::kernel::{IntoKernelArg, Kernel};
@@ -115,7 +116,7 @@ fn product((a, n): (Array<f32, 1>, Scalar<f32>), out: ArrayMut<f32, 1>) {
     out.store(0, a.load(0, [8]) * n);
 }
 
-/// Types whose parameters look alike, but lie in another order, are different kernels.
+/// Types with the same parameters in another order are different kernels.
 #[test]
 fn own_arguments_are_told_apart() -> Result<()> {
     let [a, b]: [DeviceArray<f32, 1>; 2] = [device().full([8], 5.0)?, device().full([8], 3.0)?];

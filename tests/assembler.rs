@@ -1,5 +1,5 @@
-//! Which `tileiras` is found, what it gets to see, and that its cubins are kept. Scripts stand for the real one.
-//! One test, because environment variables belong to the whole process.
+//! Search for `tileiras`, its environment and arguments, and the cache of its cubins. Scripts
+//! replace the real one. One test, because environment variables belong to the whole process.
 #![cfg(unix)]
 
 #[path = "../src/util/temp_dir.rs"]
@@ -14,7 +14,7 @@ use cutlet::aot::Format;
 use cutlet::backend::tileir::Assembler;
 use cutlet::{ArraySpec, Error, Target};
 
-/// The variables that decide where is looked.
+/// Variables of the search.
 const SEARCHED: [&str; 7] =
     ["CUTLET_TILEIRAS", "PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_ROOT", "VIRTUAL_ENV", "CONDA_PREFIX"];
 
@@ -28,7 +28,8 @@ fn forget(name: &str) {
     unsafe { std::env::remove_var(name) }
 }
 
-/// A `tileiras` in a folder that notes its calls and its environment beside itself, and writes some bytes as the cubin.
+/// Makes a `tileiras` that records its calls and its environment in its folder, and writes some
+/// bytes as the cubin.
 fn stand_in(folder: &Path) -> PathBuf {
     fs::create_dir_all(folder).expect("a folder");
     let path = folder.join("tileiras");
@@ -70,7 +71,7 @@ fn the_assembler() -> ct::Result<()> {
     set("PATH", "/usr/bin:/bin");
     set("CUTLET_CACHE_DIR", at("cache"));
 
-    // Nowhere: the error names every place and the way out.
+    // Not found: the error names every searched location and the fix.
     for (name, folder) in [("CUDA_PATH", "toolkit"), ("VIRTUAL_ENV", "python")] {
         set(name, at(folder));
     }
@@ -105,7 +106,8 @@ fn the_assembler() -> ct::Result<()> {
     assert!(environment.contains("PATH=") && environment.contains("TMPDIR="), "{environment}");
     assert!(!environment.contains("CUDA_HOME") && !environment.contains("SOMETHING"), "{environment}");
 
-    // It is asked once for a kernel; then the cache answers, also where there is no assembler any more.
+    // It is called once for a kernel; later the cubin is in the cache, also if there is no
+    // assembler any more.
     let assembled = |list: &[String]| list.iter().filter(|call| call.contains("--gpu-name=sm_100")).count();
     assert_eq!(assembled(&calls(&named)), 1);
     assert_eq!(cubin(2)?, b"cubin\n");
@@ -113,7 +115,7 @@ fn the_assembler() -> ct::Result<()> {
     assert_eq!(cubin(3)?, b"cubin\n");
     assert_eq!(assembled(&calls(&named)), 2);
 
-    // Wishes become arguments; what was assembled with others is not taken for it.
+    // Hints become arguments, and are a part of the key of the cache.
     let none = ct::Hints::new();
     for (count, hints, flags) in [
         (3, none.line_info(true), " --lineinfo"),
@@ -121,7 +123,7 @@ fn the_assembler() -> ct::Result<()> {
         (5, none.opt_level(0).line_info(true), " --opt-level=0 --lineinfo"),
         (6, none.device_debug(true), " --opt-level=0 --device-debug"),
         (7, none.memcheck(true), " --sanitize=memcheck"),
-        // These are what it does unasked.
+        // These are its defaults.
         (7, none.opt_level(3).line_info(false), " --sanitize=memcheck"),
     ] {
         assert_eq!(cubin_with(3, hints)?, b"cubin\n");
@@ -137,7 +139,7 @@ fn the_assembler() -> ct::Result<()> {
     assert_eq!(cubin(3)?, b"cubin\n");
     assert!(matches!(cubin(4), Err(Error::NoDevice(_))));
 
-    // A name that leads nowhere is no reason to look elsewhere.
+    // An invalid path does not start a search in other folders.
     set("CUTLET_TILEIRAS", at("missing"));
     set("PATH", format!("{}:/usr/bin:/bin", at("on-path").display()));
     let error = cubin(5).expect_err("no such file").to_string();

@@ -1,4 +1,5 @@
-//! Checks on request: each fault planted and found, with what is said of it; kernels without faults run as without checks.
+//! Checks on request: each planted fault is found, with its message; kernels without faults run as
+//! without checks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -11,7 +12,8 @@ fn only(name: &str) -> ct::Launch<'static> {
     ct::Launch::new(1).checks(name.parse().unwrap())
 }
 
-/// What an error says, with the places of this file as `<line>`, counted from that of the caller.
+/// Returns the text of an error, with the places of this file as `<line>`, relative to that of the
+/// caller.
 #[track_caller]
 fn said(result: ct::Result<()>) -> String {
     let here = std::panic::Location::caller();
@@ -27,7 +29,7 @@ fn said(result: ct::Result<()>) -> String {
     text
 }
 
-/// `x op y` of four elements, of which the fourth lies outside of the arrays and is 0.
+/// `x op y` of four elements, of which the fourth is outside of the arrays and is 0.
 fn combined<T: ByteSized + Number>(
     name: &str,
     op: impl Fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1> + Copy,
@@ -66,7 +68,7 @@ fn division() {
     assert!(checked.unwrap_err().to_string().contains("overflow: -2147483648 / -1 does not fit i32"));
 }
 
-/// What the check says of these three numbers (and zero, which is not stored).
+/// Returns the message of the check for these three numbers (and zero, which is not stored).
 fn told<T: ByteSized + Number>(
     name: &str,
     op: impl Fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1> + Copy,
@@ -96,8 +98,7 @@ fn overflow() {
     );
     assert_eq!(told::<u16>("overflow", |x, y| x.ge(y).select(x - y, 0), [9, 3, 9], [1, 4, 2]), None);
     assert_eq!(told::<u16>("division", |x, y| x - y, [9, 3, 9], [1, 4, 2]), None);
-    // Promises are always checked, whatever else is.
-    // SAFETY: it is not kept, on the cpu back end.
+    // Promises are always checked. SAFETY: it is not kept, on the cpu back end.
     let [checked, plain] = combined::<i32>("overflow", |x, y| unsafe { x.unchecked_add(y) }, [i32::MAX; 3], [1; 3]);
     assert!(checked.is_err() && plain.is_err());
 }
@@ -174,7 +175,7 @@ fn scratch_that_nobody_wrote() {
     let want = "<-6>:33: element 4 of scratch memory was never written at [4] of the tile, and a store at <-6>:11 uses it\n  \
                 in tile block (0, 0, 0)";
     assert_eq!(text, want);
-    // By pointers, by atomics; what is chosen away.
+    // By pointers, by atomics; values that are not selected.
     let gathers = |y: ArrayMut<i32, 1>| {
         let own = ct::scratch::<i32, 1>([8]);
         own.store(1, ct::ones([4]));
@@ -221,12 +222,12 @@ fn a_doubtful_number_is_an_error_where_it_is_used() {
     used!("a print", |x, _zeros, _y| ct::println!("{x}"));
     used!("an atomic operation", |x, _zeros, y| y.entry(0).atomic_add(x));
     used!("an index or mask", |x, zeros, y| y.store(0, y.gather(zeros + x)));
-    // Through loops, branches, reductions, and what moves elements.
+    // Through loops, branches, reductions, and moves of elements.
     used!("a store", |x, zeros, y| y.store(0, ct::fold(..3, zeros, |sum, _| sum + x)));
     used!("a store", |x, zeros, y| y.store(0, ct::if_else(ct::bid(0).eq(0), || zeros + x, || zeros)));
     used!("a store", |x, zeros, y| y.store(0, (zeros + x).sum(0)));
     used!("a store", |x, zeros, y| y.store(0, ct::cat([zeros.extract([0], [2]), (zeros + x).extract([1], [2])], 0)));
-    // Not used: chosen away, decided by others, or nobody's.
+    // Unused values: not selected, without an effect, or without a use.
     let kernel = |zero: Array<i32, 1>, y: ArrayMut<i32, 1>| {
         let (zeros, x) = (zero.load(0, [4]), 1 / zero.load_scalar(0));
         y.store(0, (ct::arange(0..4).lt(0)).select(zeros + x, zeros));
@@ -274,8 +275,9 @@ fn orders_are_seen() {
 }
 
 #[test]
-fn what_a_block_does_before_it_acquires_is_seen() {
-    // One block produces, one consumes; that it also writes what the producer reads is a race, acquired or not.
+fn races_before_an_acquire_are_found() {
+    // One block produces, one consumes. The consumer also writes an element that the producer
+    // reads, which is a race with or without an acquire.
     fn kernel(x: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>, y: ArrayMut<i32, 1>, faulty: bool) {
         let flag = flag.entry(0);
         let release = ct::AtomicOptions::new().release(ct::Scope::Device);
@@ -346,7 +348,7 @@ fn checks_belong_to_the_code() {
 #[test]
 fn promises_become_assertions() {
     fn kernel(x: Array<f32, 2>, at: Array<i32, 1>, y: ArrayMut<f32, 2>, n: Scalar<i32>) {
-        // SAFETY: that is what is tried.
+        // SAFETY: that is the subject of the test.
         let (n, load, gather) = unsafe {
             let load = ct::LoadOptions::new().check_bounds(false);
             (n.assume_divisible_by(8).assume_bounds(0..1000), load, ct::GatherOptions::new().check_bounds(false))
@@ -384,7 +386,8 @@ macro_rules! used {
     )+};
 }
 
-/// Operations that the library puts together of others, on the extreme numbers of each integer type.
+/// Operations that the library puts together of others, on the extreme numbers of each integer
+/// type.
 #[test]
 fn operations_of_the_library_raise_no_alarm_on_integers() {
     macro_rules! each {

@@ -118,7 +118,7 @@ fn map_equals_the_tile_form() -> ct::Result<()> {
     Ok(())
 }
 
-/// What makes a range by a run-time step safe is gone where the step is known to be positive.
+/// The checks of a range with a run-time step are removed if the step is known to be positive.
 #[test]
 fn a_step_that_is_positive_costs_nothing() -> ct::Result<()> {
     let sum = |step: fn() -> Scalar<i32>| {
@@ -169,7 +169,8 @@ fn host_numbers_fit_the_type_that_a_range_counts_in() -> ct::Result<()> {
     Ok(())
 }
 
-/// A scalar condition selects between tiles, scalars and host values, whichever of them stand on which side.
+/// A scalar condition selects between tiles, scalars and host values, in any combination on which
+/// side.
 #[test]
 fn a_scalar_selects_between_tiles() -> ct::Result<()> {
     fn kernel(y: ArrayMut<f32, 2>, h: ArrayMut<f16, 1>, s: Scalar<f32>) {

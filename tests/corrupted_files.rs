@@ -1,5 +1,5 @@
-//! Damaged bytecode: an error with the offset, never a panic, a hang or a huge allocation. Runs on
-//! stable Rust what the fuzz target (`fuzz/`) runs without end.
+//! Damaged bytecode: an error with the offset, never a panic, a hang or a huge allocation. On
+//! stable Rust, it runs a part of the work of the fuzz target (`fuzz/`).
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
@@ -11,7 +11,7 @@ use cutlet::inspect::{SpilledLine, Spills};
 use cutlet::ir::{Module, PrintOptions, verify};
 use cutlet::{Error, Target};
 
-/// Counts what this program holds, so that a length that a file merely claims is noticed.
+/// Counts the memory of this program, so that an allocation by a false length of a file is found.
 struct Counted;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -35,13 +35,13 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
 
-/// The files here have a few thousand bytes; the tests of this program may run beside one another.
+/// The files have a few thousand bytes. The tests of this program may run at the same time.
 fn no_file_took_much() {
     let most = MOST.load(Relaxed);
     assert!(most < 64 << 20, "{} MiB at a time", most >> 20);
 }
 
-/// What the fuzz target does with every input.
+/// Executes the steps of the fuzz target on an input.
 fn swallow(file: &[u8]) {
     match read(file) {
         Ok(module) => {
@@ -87,7 +87,7 @@ struct Damage {
 }
 
 impl Damage {
-    /// Calls `read` with damaged copies of each file in turn: flipped bits, other bytes, removed bytes.
+    /// Calls `read` with damaged copies of each file: flipped bits, other bytes, removed bytes.
     fn each(&self, files: &[Vec<u8>], read: &mut dyn FnMut(&[u8])) {
         let (start, mut next) = (Instant::now(), numbers(self.seed));
         for round in 0..self.files {
@@ -145,8 +145,8 @@ fn flipped_bits_do_no_harm() {
     no_file_took_much();
 }
 
-/// Machine code of a small kernel with spilled registers: `ptxas` 13.5 made it of PTX with 30 loads in lines 11 to 13, which a
-/// loop in line 21 uses, with 24 registers (`-lineinfo -arch=sm_90a`).
+/// Machine code of a small kernel with spilled registers: `ptxas` 13.5 made it of PTX with 30 loads
+/// in lines 11 to 13, which a loop in line 21 uses, with 24 registers (`-lineinfo -arch=sm_90a`).
 fn cubin() -> Vec<u8> {
     std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/spilled.cubin")).expect("the file")
 }
@@ -169,7 +169,8 @@ fn spills(file: &[u8]) -> Option<Spills> {
 fn damaged_machine_code_does_no_harm() {
     let whole = cubin();
     let found = spills(&whole).expect("lines");
-    // The disassembler shows these accesses: 11 values before the loop, one of them an address, and 10 in it.
+    // The disassembler shows these accesses: 11 values before the loop, one of them an address, and
+    // 10 in it.
     let counts = |line: &SpilledLine| [line.bytes, line.stores, line.loads, line.loop_stores, line.loop_loads];
     let lines: Vec<_> = found.lines.iter().map(|line| (line.place.clone(), counts(line))).collect();
     let place = |line| Some(("src/spilled.rs".to_owned(), line));
@@ -182,7 +183,8 @@ fn damaged_machine_code_does_no_harm() {
     no_file_took_much();
 }
 
-/// Names of entries, globals and hints with any bytes: what verifies has a text that is read again.
+/// Names of entries, globals and hints with any bytes: a module that verifies has a text that is
+/// parsed again.
 #[test]
 fn damaged_names_are_refused() {
     let mut next = numbers(0x2545_F491_4F6C_DD1D);
@@ -217,8 +219,8 @@ fn damaged_names_are_refused() {
     assert!(refused > 100 && fine > 100, "{refused} refused, {fine} not");
 }
 
-/// As deep as a trace may be, and the verifier accepts: text and bytecode are read again, on the small stack of a test's
-/// thread.
+/// As deep as a trace may be, and the verifier accepts: text and bytecode are read again, on the
+/// small stack of a test's thread.
 #[test]
 fn deep_regions_are_read_again() {
     use cutlet::dtype::DType;
@@ -264,7 +266,7 @@ fn deep_regions_are_read_again() {
 #[test]
 fn absurd_lengths_are_refused_at_once() {
     let file = golden("synth_constants_13.4");
-    // Every byte in turn becomes the start of a number far beyond the file.
+    // Each byte is replaced by the start of a number far beyond the file.
     for at in 12..file.len() {
         let mut longer = file.clone();
         longer.splice(at..=at, [0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]);

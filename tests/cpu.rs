@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::{DeviceArray, Error};
 
-/// Numbers in [-1, 1) that look random.
+/// Pseudo-random numbers in [-1, 1).
 fn noise(i: usize) -> f32 {
     let x = (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let x = (x ^ (x >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -87,7 +87,7 @@ fn division_at_a_ragged_edge_and_by_zero() -> ct::Result<()> {
 
 fn outside(x: ct::Array<i32, 1>, y: ct::ArrayMut<i32, 1>) {
     let i = ct::bid(0);
-    // SAFETY: not kept by the last block, on purpose; the cpu back end checks what is promised.
+    // SAFETY: not kept by the last block, on purpose; the cpu back end checks the promise.
     let promised = unsafe { ct::LoadOptions::new().check_bounds(false) };
     y.store([i], x.load_with([i + 1], [8], promised));
 }
@@ -123,7 +123,7 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
         Err(Error::Execution(problem)) => problem.message,
         other => panic!("an execution error, got {other:?}"),
     };
-    // A pointer that comes from an array stays there.
+    // A pointer into an array remains inside of it.
     let other = device.zeros::<i32, 1>([64])?;
     let inside = ct::RawPtr::<i32>::new(other.address());
     assert_eq!(message(inside, 24), "out of bounds: reads 4 bytes at byte 96 of an array of 96 bytes");
@@ -135,7 +135,8 @@ fn broken_contracts_of_pointers_are_errors() -> ct::Result<()> {
     Ok(())
 }
 
-/// The first number of `x`, and a store to the element `n` of `x`, through a pointer that a loop carries.
+/// The first number of `x`, and a store to the element `n` of `x`, through a pointer that a loop
+/// carries.
 fn carried(x: ct::Ptr<i32>, y: ct::ArrayMut<i32, 1>, n: ct::Scalar<i64>) {
     // SAFETY: broken by the test, which the check of bounds sees.
     unsafe {
@@ -170,8 +171,8 @@ fn pointers_into_no_array_are_errors_of_the_check_of_bounds() -> ct::Result<()> 
     Ok(())
 }
 
-/// Each element of `y` is the number of Collatz steps of an element of `x`.
-/// One more than what is loaded, in some rounds of a loop.
+/// Each element of `y` is the number of Collatz steps of an element of `x`. Adds one to loaded
+/// numbers, in some iterations of a loop.
 fn successors(x: ct::ArrayMut<i32, 1>, rounds: ct::Scalar<i32>) {
     let tile = x.load([0], [4]);
     let next = ct::fold(ct::range(0, rounds), tile, |_, _| {
@@ -190,7 +191,7 @@ fn broken_promises_not_to_overflow_are_errors_where_they_are_made() -> ct::Resul
     let error = ct::launch(successors, 1, (&mut x, 2)).unwrap_err().to_string();
     assert!(error.contains("2147483647 + 1 was assumed to fit 32 bits, signed"), "{error}");
     assert!(error.contains("tests/cpu.rs:") && error.contains(":23"), "{error}");
-    // Passes must not compute what does not fit.
+    // Passes must not fold constants that do not fit.
     fn folded(y: ct::ArrayMut<u8, 1>) {
         // SAFETY: the cpu back end checks it.
         y.store([0], unsafe { ct::full([4], 128u8).unchecked_shl(1) });
@@ -270,7 +271,7 @@ fn extremes(x: ct::Array<f32, 1>, high: ct::ArrayMut<f32, 1>, low: ct::ArrayMut<
     low.atomic_min(at, x);
 }
 
-/// A value that is NaN changes neither numbers nor NaNs, whatever their signs and other bits.
+/// A value that is NaN changes neither numbers nor NaNs, for all signs and other bits.
 #[test]
 fn nans_of_atomic_extrema() -> ct::Result<()> {
     const NAN: u32 = 0x7fc0_0000;
@@ -296,7 +297,8 @@ fn add(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, z: ct::ArrayMut<f32, 1>) {
     z.store(0, own.load(0, [4]));
 }
 
-/// Atomic additions of f32 flush subnormal numbers, but in memory of the tile block's own: as the instructions do.
+/// Atomic additions of f32 flush subnormal numbers, but in memory of the tile block's own: as the
+/// instructions do.
 #[test]
 fn atomic_sums_of_subnormal_numbers() -> ct::Result<()> {
     let (normal, small) = (f32::MIN_POSITIVE, f32::from_bits(1));
@@ -327,7 +329,8 @@ fn scalars_index_one_element() -> ct::Result<()> {
     Ok(())
 }
 
-/// Host numbers beyond i32 as tile indices, positions, ends of slices, steps and extents: as those of i64.
+/// Host numbers beyond i32 as tile indices, positions, ends of slices, steps and extents: as those
+/// of i64.
 #[test]
 fn host_indices_beyond_i32() -> ct::Result<()> {
     const FAR: usize = (1 << 32) + 1;

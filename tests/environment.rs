@@ -1,4 +1,4 @@
-//! What environment variables do. One test, because they belong to the whole process.
+//! Effects of environment variables. One test, because they belong to the whole process.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -53,7 +53,7 @@ fn machine_code_goes_along() -> ct::Result<()> {
     Ok(())
 }
 
-/// What a search for the least pause finds, and whether it was found earlier.
+/// Returns the result of a search for the least pause, and whether it was found earlier.
 fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
     let tuner = ct::Tuner::new().bench(ct::Bench::new().warm_up(0).runs(5)).cache_as(name);
     let tuned = tuner.run(ct::Device::cpu(), &mut (), all.to_vec(), |(), &micros| {
@@ -63,7 +63,8 @@ fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
     Ok((*tuned.best(), tuned.is_cached()))
 }
 
-/// A file has the code that a launch would run: for one tile block, if registers do not suffice for more.
+/// A file has the code that a launch would run: for one tile block, if registers do not suffice for
+/// more.
 #[cfg(unix)]
 fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
     use std::os::unix::fs::PermissionsExt;
@@ -118,7 +119,7 @@ fn variables() -> ct::Result<()> {
         let text = std::fs::read_to_string(folder.join(name)).unwrap();
         assert!(text.contains("entry @scale_bits") && text.contains("store_view_tko"), "{text}");
     }
-    // Of the kernels with these names alone.
+    // Only kernels with these names.
     for (filter, dumped) in [("other, scale", 0), ("*_bits", 1), ("nothing,scale*", 1), ("", 1)] {
         std::fs::remove_dir_all(&folder).unwrap();
         std::fs::create_dir_all(&folder).unwrap();
@@ -129,7 +130,8 @@ fn variables() -> ct::Result<()> {
     }
     std::fs::remove_dir_all(&folder).unwrap();
 
-    // A folder that cannot be made is an error that names it; without the wish the launch works.
+    // A folder that cannot be made is an error that names it; without the variable the launch
+    // works.
     set("CUTLET_DUMP", "/proc/cutlet/dump");
     let refused = ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(1.0f32.to_bits())));
     assert!(matches!(&refused, Err(ct::Error::Io { path, .. }) if path.contains("/proc/cutlet")), "{refused:?}");

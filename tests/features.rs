@@ -1,4 +1,5 @@
-//! `docs/features.md` says what there is: its totals are those of its rows, and the names in it are names of the crate.
+//! Consistency of `docs/features.md`: its totals are those of its rows, and the names in it are
+//! names of the crate.
 
 #[path = "architecture/source.rs"]
 mod source;
@@ -13,15 +14,15 @@ const ROWS: usize = 331;
 const COLUMNS: [&str; 3] = ["cpu", "ptx", "tileir"];
 const LETTERS: [&str; 4] = ["y", "p", "n", "-"];
 
-/// Rooms in which every word outside of functions counts: much there is made by macros from tables of names, or is a
-/// variant or a field. Elsewhere only what is declared with `pub` does.
+/// Rooms in which every word outside of functions counts, because of macros with tables of names,
+/// variants and fields. Elsewhere only items with `pub` count.
 const FRONT: [&str; 9] =
     ["ops", "tile", "kernel", "launch", "runtime", "element.rs", "error.rs", "lib.rs", "backend/mod.rs"];
 
 /// Rooms from which a kernel's author takes nothing.
 const BEHIND: [&str; 2] = ["backend/ptx", "pass"];
 
-/// What stands between `pub` and the name of an item.
+/// Keywords between `pub` and the name of an item.
 const ITEMS: [&str; 8] = ["fn", "struct", "enum", "trait", "const", "type", "mod", "unsafe"];
 
 /// The names of the crate, file by file.
@@ -36,7 +37,7 @@ fn names_of_the_crate() -> Names {
     paths.iter().map(|path| names_of(&place(path), &fs::read_to_string(path).unwrap())).collect()
 }
 
-/// Is there `a`, or a file with `a` and `b` for `a::b`?
+/// Returns true if there is `a`, or a file with `a` and `b` for `a::b`.
 fn has(names: &Names, path: &[&str]) -> bool {
     names.iter().any(|file| path.iter().all(|&name| file.contains(name)))
 }
@@ -63,7 +64,7 @@ fn names_of(place: &Path, text: &str) -> HashSet<String> {
     names
 }
 
-/// Behind the body of a function, or the `;` in its place.
+/// Returns the index after the body of a function, or after the `;` in its place.
 fn end_of_function(words: &[&str], start: usize) -> usize {
     let mut depth = 0;
     for (at, &word) in words.iter().enumerate().skip(start) {
@@ -79,7 +80,8 @@ fn end_of_function(words: &[&str], start: usize) -> usize {
     words.len()
 }
 
-/// The paths of the crate in a span of code: the span itself, or what an expression calls.
+/// The paths of the crate in a span of code: the span itself, or the functions that an expression
+/// calls.
 fn paths(span: &str) -> Vec<Vec<&str>> {
     let words = tokens(span);
     let mut paths = Vec::new();
@@ -107,7 +109,7 @@ fn cells(line: &str) -> Option<Vec<String>> {
     Some(line.split('|').map(|cell| cell.trim().replace('\0', "|")).collect())
 }
 
-/// The rows of features: an id, what it is, our names, three letters, remarks.
+/// The rows of features: an id, a description, our names, three letters, remarks.
 fn rows(text: &str) -> Vec<Vec<String>> {
     let is_id = |cell: &str| cell.starts_with(|c: char| c.is_ascii_uppercase()) && cell.ends_with(char::is_numeric);
     text.lines().filter_map(cells).filter(|row| is_id(&row[0])).collect()
@@ -174,7 +176,7 @@ fn the_document_is_true() {
 }
 
 #[test]
-fn what_is_not_true_is_found() {
+fn false_entries_are_found() {
     let code =
         "pub struct Knob; impl Knob { pub fn turn() { let x = \"CUTLET_KNOB\"; } fn own() {} } macro_rules! press {}";
     let names = vec![names_of(Path::new("ops/knob.rs"), code)];

@@ -1,4 +1,5 @@
-//! Children that a process forks while its other threads launch: they launch as well, or get an error, and never hang.
+//! Children that a process forks while its other threads launch: they launch as well, or get an
+//! error, and never hang.
 #![cfg(unix)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,7 @@ unsafe extern "C" {
     fn alarm(seconds: u32) -> u32;
 }
 
-/// Blocks of a launch: several, so that the threads of the interpreter are asked for help.
+/// Blocks of a launch: several, so that the interpreter uses several threads.
 const BLOCKS: usize = 64;
 
 fn add(y: ArrayMut<i32, 1>, k: Scalar<i32>) {
@@ -60,7 +61,7 @@ fn children_of_launching_threads_launch() {
             let stop = &stop;
             scope.spawn(move || {
                 let mut z = device.zeros([16 * BLOCKS]).unwrap();
-                // New kernels besides, whose compilation takes the locks of the cache.
+                // Also new kernels, whose compilation acquires the locks of the cache.
                 for n in (0..500).cycle() {
                     if stop.load(Ordering::Relaxed) {
                         break;

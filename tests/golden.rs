@@ -89,7 +89,7 @@ fn texts_read_back() {
         if let Some(difference) = first_difference(&module.to_string(), text) {
             return Err(difference);
         }
-        // Also what text says only by leaving it out, and places.
+        // Also defaults that the text omits, and places.
         let written = write(&module, &at_version(name)).map_err(|e| e.to_string())?;
         if let Some(difference) = first_difference(&read_golden(&written)?.to_string(), text) {
             return Err(format!("from bytecode: {difference}"));
@@ -128,7 +128,7 @@ fn the_lowest_version_reads_back_as_the_same_module() {
         if minor > version_of(name).minor() {
             return Err(format!("13.{minor} is later than the file's own version"));
         }
-        // Versions before 13.3 do not say who wrote them.
+        // Versions before 13.3 do not name their producer.
         let mut again = read_golden(&written)?;
         again.producer.clone_from(&module.producer);
         first_difference(&again.to_text(WITH_PLACES), &module.to_text(WITH_PLACES)).map_or(Ok(()), Err)

@@ -1,4 +1,5 @@
-//! What a user controls by hand: layouts of tiles, roles and stages of a loop. What becomes of it in code.
+//! Hints of a user, and their effect on the generated code: layouts of tiles, roles and stages of a
+//! loop.
 
 mod traced;
 
@@ -12,7 +13,7 @@ fn array<T: Element>() -> ArraySpec<T, 2> {
     ArraySpec::new([1 << 10, 1 << 10])
 }
 
-/// PTX of a kernel that brings a tile of [32, 16] from one array to another one.
+/// PTX of a kernel that copies a tile of [32, 16] from one array to another one.
 fn moved(layout: &Modes) -> String {
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>| {
         y.store((ct::bid(0), 0), x.load((ct::bid(0), 0), [32, 16]).with_layout(layout));
@@ -26,7 +27,8 @@ fn count(text: &str, what: &str) -> usize {
 
 #[test]
 fn accesses_are_as_wide_as_the_layout_says() {
-    // 128 threads, four elements each: side by side, two and two, four apart; the same in the other order of slots.
+    // 128 threads, four elements each: side by side, two and two, four apart; the same in the other
+    // order of slots.
     for (layout, width, times) in [
         (spatial([32, 4]) * local([1, 4]), ".v4.f32", 1),
         (spatial([32, 4]) * column_local([1, 4]), ".v4.f32", 1),
@@ -44,17 +46,17 @@ fn accesses_are_as_wide_as_the_layout_says() {
             "{text}"
         );
     }
-    // Fewer threads hold more: the layout says how many there are.
+    // The layout determines the number of threads; fewer threads hold more elements.
     let text = moved(&(local([4, 1]) * spatial([8, 4]) * local([1, 4])));
     assert!(text.contains(".reqntid 32,") && count(&text, "ld.global.nc.v4.f32") == 4, "{text}");
-    // Half of the threads hold what the other half does, and store nothing.
+    // Half of the threads are replicas of the other half, and store nothing.
     let text = moved(&(spatial([32, 4]) * local([1, 4])).replicate(2));
     assert!(text.contains(".reqntid 256,") && count(&text, "st.global.v4.f32") == 1, "{text}");
 }
 
 #[test]
 fn the_tile_has_the_requested_layout() {
-    // A tile that comes from elsewhere is brought to the layout where the user says so, and goes on in it.
+    // A tile in another layout is converted at the position of the hint, and remains in it.
     let kernel = |x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>| {
         let x = x.load((0, 0), [32, 16]) + 1.0;
         y.store((0, 0), x);
@@ -71,7 +73,7 @@ fn the_tile_has_the_requested_layout() {
     assert!(compiled.layout.contains(held) && compiled.layout.contains(goes_on), "{}", compiled.layout);
 }
 
-/// What the ptx back end makes of a kernel.
+/// Returns a kernel as the ptx back end compiles it.
 fn compiled<K, A, P>(kernel: K, args: A, target: Target, hints: Hints) -> Compiled
 where
     K: cutlet::kernel::Kernel<P>,
@@ -87,7 +89,7 @@ where
 
 #[test]
 fn a_reduction_goes_by_the_layout() {
-    // Rows in a thread: nobody meets. Rows over 16 lanes: shuffles. Rows over warps: shared memory.
+    // Rows in a thread: no exchange. Rows over 16 lanes: shuffles. Rows over warps: shared memory.
     let kernel = |layout: &Modes| {
         let layout = layout.clone();
         move |x: Array<f32, 2>, y: ArrayMut<f32, 1>| {
@@ -185,7 +187,7 @@ fn tile_ir_says_which_line_is_not_for_it() {
     refused(error, line, "`pingpong`: roles of warps in a loop, which Tile IR leaves to its compiler");
 }
 
-/// A product of matrices in tiles; 0 stands for no hint.
+/// A product of matrices in tiles; 0 means no hint.
 fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, stages: u32, streamed: Option<bool>) {
     let (i, j) = (ct::bid(0), ct::bid(1));
     let mut range = ct::range(0, a.num_tiles(1, [128, 64]));
@@ -231,7 +233,7 @@ fn a_loop_has_the_requested_stages() {
             new.remarks
         );
     }
-    // It goes before what the launch wishes for, in both directions.
+    // It has precedence over the hint of the launch, in both directions.
     let three = product_with(Target::SM_90A, Hints::new().num_stages(1), 3, None);
     assert_eq!(stages(&three), (vec![3], vec![]), "{}", three.schedule);
     for target in [Target::SM_80, Target::SM_90A] {
@@ -243,7 +245,7 @@ fn a_loop_has_the_requested_stages() {
             none.schedule
         );
     }
-    // As many as fit, and a remark.
+    // The number of stages that fit, and a remark.
     let many = product_with(Target::SM_90A, Hints::new(), 40, None);
     let [ring] = &stages(&many).0[..] else { panic!("{}", many.schedule) };
     let said = many.remarks.to_string();
@@ -268,7 +270,7 @@ fn a_loop_has_a_producer_on_request() {
         assert_eq!(code.remarks.producer_warps > 0, produced, "{}", code.remarks);
         assert!(code.remarks.missed_loop_hints.is_empty(), "{}", code.remarks);
     }
-    // The reason is given without a wish, too.
+    // The reason is reported without a hint, too.
     for wish in [None, Some(true)] {
         let old = product_with(Target::SM_80, Hints::new(), 0, wish);
         let said = old.remarks.to_string();
@@ -285,7 +287,7 @@ fn a_loop_has_a_producer_on_request() {
         "{}",
         one.remarks
     );
-    // What is computed of a load is no operand as it stands in memory.
+    // A value computed from a load is no operand in memory.
     let kernel = |a: Array<f16, 2>, c: ArrayMut<f32, 2>| {
         let acc = ct::fold(ct::range(0, 4).warp_specialize(true), ct::zeros::<f32, 2>([64, 64]), |acc, k| {
             let a = a.load((0, k), [64, 64]);
@@ -382,7 +384,7 @@ fn iterations_alternate_on_request() {
         let args = (array(), array(), array().mutable(), Constant(teams), Constant(scaled));
         compiled(persistent, args, target, Hints::new().num_warps(warps))
     };
-    // (wished teams, more than products in the loop) and whether two teams come of it.
+    // (requested groups, more than products in the loop) and whether the result is two groups.
     for (teams, scaled, dealt) in
         [(0, false, true), (1, false, false), (2, false, true), (0, true, false), (1, true, false), (2, true, true)]
     {

@@ -127,7 +127,7 @@ fn captured_values_are_never_stale() -> ct::Result<()> {
         ct::launch(kernel, 1, (&mut y,))?;
         assert_eq!(y.to_vec()?, [value; 8]);
     }
-    // A capture of size zero still has its own type; a borrowed one is looked at each time.
+    // A capture of size zero has its own type; a borrowed one is read at each launch.
     let cell = std::cell::Cell::new(5);
     let kernel = |y: ct::ArrayMut<i32, 1>| y.store([ct::bid(0)], ct::full::<i32, 1>([8], cell.get()));
     for value in [5, 6] {
@@ -201,7 +201,7 @@ fn many_threads_share_one_kernel() -> ct::Result<()> {
             });
         }
     });
-    // Those that come first, at the same time, each trace it.
+    // The first concurrent launches each trace it.
     let traced = TRACED.load(Ordering::SeqCst);
     assert!((1..=8).contains(&traced), "{traced}");
     ct::launch(kernel, 16, (&x, &mut ct::Device::cpu().zeros([256])?, 0f32, ct::Constant(16)))?;
@@ -325,7 +325,8 @@ macro_rules! two_counters {
     };
 }
 
-/// Statics that one macro makes stand at one place and have equal values, and closures over them are one type.
+/// Statics of one macro have the same source location and equal values, and closures over them are
+/// one type.
 #[test]
 fn globals_are_told_apart() -> ct::Result<()> {
     two_counters!(FIRST SECOND);
@@ -392,7 +393,7 @@ fn fill(y: ct::ArrayMut<i32, 1>, value: ct::Scalar<i32>) {
     y.store([ct::bid(0)], ct::full::<i32, 1>([16], value));
 }
 
-/// Launches `fill`, and says what came of it.
+/// Launches `fill`, and returns the result.
 fn launch_fill() -> Result<(), String> {
     let mut y = ct::Device::cpu().zeros([16]).unwrap();
     ct::launch(fill, 1, (&mut y, 3)).map_err(|error| error.to_string())?;
@@ -441,7 +442,7 @@ fn nested_launches_are_errors_cold_or_warm() -> ct::Result<()> {
     Ok(())
 }
 
-/// A constant whose every trait launches kernels; where it is asked inside of a kernel that is an error.
+/// A constant whose traits all launch kernels; a call of a trait inside of a kernel is an error.
 #[derive(Debug)]
 struct Launching(u32);
 
@@ -519,7 +520,7 @@ fn a_thread_may_launch_while_it_ends() {
     thread_local!(static KEPT: std::cell::RefCell<Option<AtTheEnd>> = const { std::cell::RefCell::new(None) });
     let (send, received) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
-        // Dropped after what the launch itself keeps for the thread.
+        // Dropped after the state of the launch for the thread.
         KEPT.set(Some(AtTheEnd(send)));
         launch_fill()
     });
@@ -575,7 +576,7 @@ fn launches_from_the_threads_of_a_pool() {
 fn errors_name_the_kernel_that_was_launched() -> ct::Result<()> {
     let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;
     let value = 1;
-    // SAFETY: the cpu device checks what is promised here.
+    // SAFETY: the cpu device checks this promise.
     let options = || unsafe { ct::StoreOptions::new().check_bounds(false) };
     let kernel = move |y: ct::ArrayMut<i32, 1>, i: ct::Scalar<i32>| {
         y.store_with([i], ct::full::<i32, 1>([16], value), options());
@@ -619,7 +620,7 @@ fn panics_that_a_kernel_catches_are_errors_of_the_launch() -> ct::Result<()> {
         store(y);
     });
     assert_eq!(text.matches("the body of `if_then` panicked").count(), 2, "{text}");
-    // Caught inside of the outer body, which then goes on.
+    // Caught inside of the outer body, which then continues.
     let text = message(&|y| {
         ct::if_then(ct::bid(0).eq(0), || {
             caught(&|| _ = ct::while_loop(ct::scalar(0), |_| -> bool { panic!("in the condition") }, |i| i + 1));

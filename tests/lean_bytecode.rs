@@ -1,4 +1,5 @@
-//! Ops of plain kernels in Tile IR beside those of cuTile Python's bytecode for the same kernels (`tests/data/golden`).
+//! Numbers of ops of plain kernels in Tile IR, compared with cuTile Python's bytecode for the same
+//! kernels (`tests/data/golden`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,7 +31,8 @@ fn counts(module: &Module) -> BTreeMap<String, usize> {
     counts
 }
 
-/// Checks that no kind of op occurs more often than in a golden file. Ops in `instead` may: each replaces another one.
+/// Checks that no kind of op occurs more often than in a golden file. Ops in `instead` may: each
+/// replaces another one.
 fn is_as_lean(golden: &str, ours: &Module, instead: &[&str]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/data/golden/{golden}_13.3.tilebc"));
     let theirs = read(&std::fs::read(path).expect("a golden file")).expect("bytecode");
@@ -114,7 +116,8 @@ fn products() {
     is_as_lean("batched_matmul", &bytecode(batched, (x, y, ArraySpec::<f32, 3>::new([16, 32, 32]).mutable())), &[]);
 }
 
-/// Divisors that a launch checks have no case for 0 in the kernel: `select` and `cmpi` do not occur.
+/// Divisors that a launch checks have no case for 0 in the kernel: `select` and `cmpi` do not
+/// occur.
 #[test]
 fn checked_divisors() {
     fn grouped(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>) {

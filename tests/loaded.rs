@@ -5,7 +5,7 @@ use cutlet::ir::Module;
 use cutlet::prelude::*;
 use cutlet::{ByPointer, Error, RawPtr};
 
-/// What cuTile Python made of a sum of vectors, as bytecode.
+/// Bytecode of a sum of vectors, by cuTile Python.
 const SUM: &[u8] = include_bytes!("data/golden/vadd_13.1.tilebc");
 
 /// A module that takes addresses alone: `y[i] = a * x[i]` for a block of 16.
@@ -39,7 +39,7 @@ fn devices() -> Vec<ct::Device> {
     std::iter::once(ct::Device::cpu()).chain(gpus).collect()
 }
 
-/// The devices, and on a GPU both back ends as far as they are there.
+/// The devices, and on a GPU the available back ends.
 fn launches() -> Vec<(ct::Device, ct::Launch<'static>)> {
     let mut launches = Vec::new();
     for device in devices() {
@@ -60,7 +60,8 @@ fn bytecode_of_cutile_python_runs_on_arrays() -> ct::Result<()> {
         let b = device.full(a.shape(), 0.5f32)?;
         let mut c = device.zeros::<f32, 1>(a.shape())?;
         let sum = launch.load(&module, &module.entries[0].name, device)?;
-        // SAFETY: the module reads the first two arrays and writes the third one, within their extents.
+        // SAFETY: the module reads the first two arrays and writes the third one, within their
+        // extents.
         unsafe { sum.launch(5, (&a, &b, &mut c))? };
         assert!(c.to_vec()?.iter().enumerate().all(|(i, &x)| x == i as f32 + 0.5));
     }
@@ -78,7 +79,7 @@ fn modules_that_take_addresses_run_on_arrays() -> ct::Result<()> {
         unsafe { scale.launch(3, (ByPointer(&x), ByPointer(&mut y), 3.0f32))? };
         let address = RawPtr::<f32>::new(y.address() + 48 * 4);
         let from = x.slice(0, 48..64)?;
-        // SAFETY: a block of 16, and `y` is used by nobody else.
+        // SAFETY: a block of 16, and no other work uses `y`.
         unsafe { scale.launch(1, (ByPointer(&from), address, 2.0f32))? };
         let wanted: Vec<f32> = (0..64).map(|i| i as f32 * if i < 48 { 3.0 } else { 2.0 }).collect();
         assert_eq!(y.to_vec()?, wanted);
@@ -129,7 +130,8 @@ fn the_interpreter_keeps_modules_inside_of_their_arrays() -> ct::Result<()> {
     let device = ct::Device::cpu();
     let (x, mut y) = (device.full([64], 1.0f32)?, device.zeros::<f32, 1>([40])?);
     let scale = ct::load(&module, "scale", device)?;
-    // SAFETY: the interpreter finds that the third block leaves `y`, before anything is written there.
+    // SAFETY: the interpreter finds that the third block leaves `y`, before anything is written
+    // there.
     let outside = unsafe { scale.launch(3, (ByPointer(&x), ByPointer(&mut y), 1.0f32)) };
     assert!(matches!(outside, Err(Error::Execution(_))), "{outside:?}");
     Ok(())

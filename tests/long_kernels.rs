@@ -1,11 +1,13 @@
-//! Long and deep kernels compile in time that grows with their length, and on the stack of any thread.
+//! Long and deep kernels compile in time that grows with their length, and on the stack of any
+//! thread.
 
 use std::time::{Duration, Instant};
 
 use cutlet as ct;
 use cutlet::prelude::*;
 
-/// Far more than any of these takes, far less than they took when time grew with the square of the length.
+/// Far more than any of these takes, far less than they took when time grew with the square of the
+/// length.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn compiles(tile: usize, body: impl Fn(ArrayMut<f32, 1>, usize) + Send + Sync + 'static) {

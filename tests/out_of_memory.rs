@@ -1,5 +1,5 @@
-//! Memory that the host does not have: an error, not the end of the process. Each case runs in a process of its own, with a
-//! limit of its address space.
+//! Memory that the host does not have: an error, not the end of the process. Each case runs in a
+//! process of its own, with a limit of its address space.
 
 #![cfg(unix)]
 
@@ -14,7 +14,8 @@ const LIMIT_KIB: usize = 320 << 10;
 /// Elements of 8 bytes of which an array fits once, and not twice.
 const ONCE: usize = 24 << 20;
 
-/// Runs a test of this file in a child whose address space is limited, and checks that it ends well. Returns true there.
+/// Runs a test of this file in a child whose address space is limited, and checks that it ends
+/// well. Returns true there.
 fn limited(test: &str) -> bool {
     const CHILD: &str = "CUTLET_TEST_ROOM_CHILD";
     if std::env::var_os(CHILD).is_some() {
@@ -62,7 +63,7 @@ fn copies_to_the_host_are_errors() -> ct::Result<()> {
     let mut x = device.zeros::<u64, 2>([ONCE / 5, 5])?;
     let error = refused(x.to_vec());
     assert!(error.contains("bytes do not fit into the free memory of the host: copy the array in parts"), "{error}");
-    // With gaps, both ways; what fits is copied.
+    // With gaps, in both directions; parts that fit are copied.
     refused(x.slice(1, ..4)?.to_vec());
     refused(x.view_mut().slice(1, 1..2)?.copy_from(&vec![7; ONCE / 5]));
     x.view_mut().slice(0, ..2)?.slice(1, 1..2)?.copy_from(&[8, 9])?;
@@ -82,7 +83,8 @@ fn packed_and_complex_arrays_are_errors() -> ct::Result<()> {
         return Ok(());
     }
     let device = ct::Device::cpu();
-    // Codes of a byte each, packed into as many bytes: once on the host, and once more with gaps between the rows.
+    // Codes of a byte each, packed into as many bytes: once on the host, and once more with gaps
+    // between the rows.
     let codes = vec![ct::packed::u7::from_code(1); 8 * ONCE / 2];
     refused(device.packed(&codes, [codes.len() / 4, 4]));
     drop(codes);

@@ -1,4 +1,5 @@
-//! Arrays of one GPU in kernels of another one: what runs only where there are two GPUs, and what is refused anywhere.
+//! Arrays of one GPU in kernels of another one: launches that need two GPUs, and launches that are
+//! always refused.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -9,7 +10,7 @@ fn add(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
     y.store(i, y.load(i, [1024]) + x.load(i, [1024]));
 }
 
-/// Two GPUs that reach each other in both directions; says so where there are none.
+/// Returns two GPUs that can access each other in both directions; prints a line if there are none.
 fn pair() -> ct::Result<Option<[Device; 2]>> {
     if Device::num_gpus() < 2 {
         eprintln!("skipped: fewer than two GPUs");
@@ -42,15 +43,15 @@ fn arrays_of_another_gpu_are_read_and_written_where_they_are() -> ct::Result<()>
         let mut z = there.full([N], 10)?;
         launch.launch(add, (&x, &mut z))?;
         assert!(is_all(&z, 13)?);
-        // Without a stream the first array says where it runs.
+        // Without a stream the first array determines the device.
         Launch::new(N / 1024).peer_access().launch(add, (&x, &mut y))?;
         assert!(is_all(&y, 10)?);
     }
     Ok(())
 }
 
-/// Every launch sees what the one before it wrote, whichever GPU and stream that was on; so do copies, and memory is not
-/// freed before all is done.
+/// Every launch and copy sees the writes of the previous launch on any GPU and stream. Memory is
+/// freed after all work.
 #[test]
 fn work_of_two_gpus_on_one_array_is_in_order() -> ct::Result<()> {
     let Some(pair) = pair()? else { return Ok(()) };

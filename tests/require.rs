@@ -1,4 +1,5 @@
-//! Conditions of launches: what is said where one does not hold, what cannot be one, and what the compiler learns.
+//! Conditions of launches: messages of failed conditions, invalid conditions, and the facts for the
+//! compiler.
 
 mod traced;
 
@@ -55,7 +56,7 @@ fn a_closure_with_captures_has_conditions_of_its_own() {
 }
 
 #[test]
-fn what_no_launch_knows_is_named() {
+fn run_time_values_in_conditions_are_named() {
     let text = problems(
         |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {
             ct::require!(ct::bid(0).lt(x.extent(0)));
@@ -275,7 +276,7 @@ fn a_part_that_only_the_kernel_knows_is_asserted() {
     let short = device.zeros::<u8, 2>([7, 8]).unwrap();
     ct::launch(get, 1, (&ct::ArrayTable::new(&[&short, &long]).unwrap(), &mut y)).unwrap();
     assert_eq!(y.to_vec().unwrap()[0], 8);
-    // A pointer tells nothing: the cpu back end looks, and so do checks of casts.
+    // A pointer has no extents: the cpu back end checks, and so do checks of casts.
     fn pointed(x: Array<i32, 1>, y: ArrayMut<i32, 1>, n: Scalar<i64>) {
         // SAFETY: nothing is accessed.
         let x = unsafe { x.pointer().array([n + ct::bid(0).cast::<i64>()], [1]) };

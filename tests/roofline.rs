@@ -1,4 +1,4 @@
-//! Work of launches, counted on the IR, against what the shapes say.
+//! Work of launches, counted on the IR, compared with the shapes.
 
 use cutlet as ct;
 use cutlet::dtype::DType;
@@ -103,7 +103,8 @@ fn triple(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
     y.store(ct::bid(0), x.load(ct::bid(0), [256]) * 3.0);
 }
 
-/// Programs that `CUTLET_PROFILE` is set for say what their launches took, when they end. This test is that program, too.
+/// Programs with `CUTLET_PROFILE` print the times of their launches at their end. This test is that
+/// program, too.
 #[test]
 fn a_table_at_the_end() -> Outcome {
     const NAME: &str = "a_table_at_the_end";
@@ -146,7 +147,7 @@ fn a_table_at_the_end() -> Outcome {
 }
 
 #[test]
-fn what_is_measured_has_rates() -> Outcome {
+fn measured_launches_have_rates() -> Outcome {
     let device = ct::Device::cpu();
     let mut sets: Vec<_> =
         (0..3).map(|_| Ok((device.full([1000], 2.0f32)?, device.zeros([1000])?))).collect::<Result<_, ct::Error>>()?;

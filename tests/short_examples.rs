@@ -1,4 +1,4 @@
-//! The examples that stand alone: each runs, and says so by its result.
+//! Single-file examples: each runs, and reports success by its result.
 
 #![allow(dead_code, reason = "examples are programs")]
 

@@ -1,5 +1,5 @@
-//! Kernels as Tile IR: how long the text is, what is guarded and what a launch checks instead, which
-//! version is needed, and that equal kernels give equal bytes.
+//! Kernels as Tile IR: the length of the text, guards and the checks of launches that replace them,
+//! the required version, and equality of the bytes of equal kernels.
 
 use std::path::Path;
 
@@ -91,7 +91,8 @@ fn attention_file(causal: bool) -> ExportedKernel {
     ct::export(attention, args, target("sm_90"), Format::TileIr(None)).expect("a kernel")
 }
 
-/// Ops of a text (its lines but comments, braces and heads of entries), and those that are no assumptions.
+/// Ops of a text (its lines but comments, braces and heads of entries), and those that are no
+/// assumptions.
 fn num_ops(text: &str) -> (usize, usize) {
     let is_op = |line: &&str| line.starts_with(' ') && !matches!(line.trim_start().chars().next(), Some('}' | '('));
     let assumes = |line: &&str| line.contains(" = assume ");
@@ -130,7 +131,7 @@ fn text_and_bytecode_of_a_kernel_say_the_same() {
 #[test]
 fn equal_kernels_give_equal_bytes() {
     assert_eq!(vadd_file(None).bytes, vadd_file(None).bytes);
-    // Wherever the launch stands.
+    // At any source location of the launch.
     let x = ArraySpec::<f32, 1>::new([4096]);
     let elsewhere = ct::export(vadd, (x, x, x.mutable(), Constant(1024)), target("sm_90"), Format::TileIr(None));
     assert_eq!(vadd_file(None).bytes, elsewhere.expect("a kernel").bytes);
@@ -241,7 +242,7 @@ fn indices_that_a_launch_can_go_through_need_no_guard() {
 }
 
 #[test]
-fn what_fits_is_found_out_exactly() {
+fn fitting_arguments_are_found_exactly() {
     // By hand, for all shapes and shifts of a small range.
     fn shifted(x: Array<i32, 1>, y: ArrayMut<i32, 1>, shift: Scalar<i32>) {
         let i = ct::bid(0);
@@ -276,8 +277,8 @@ fn ends_of_loops_are_compared_with_the_tiles() {
 }
 
 #[test]
-fn what_runs_only_sometimes_is_asked_only_then() {
-    // All blocks but the first look at their neighbour, in a loop.
+fn conditional_code_has_conditional_checks() {
+    // All blocks but the first read the flag of the previous block, in a loop.
     fn neighbours(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let i = ct::bid(0);
         let sum = ct::fold(..3, ct::zeros::<f32, 1>([16]), |sum, _| {
@@ -303,12 +304,12 @@ fn indices_from_data_are_guarded() {
     let text = module(&file).to_string();
     assert_eq!(text.matches("= if ").count(), 1, "{text}");
     assert!(text.contains("less_than") && text.contains("unsigned"), "{text}");
-    // What else the kernel relies on.
+    // Further assumptions of the kernel.
     assert!(file.fits(4, &[0, 4, 1, 0, 64, 1, 0, 64, 1]) && !file.fits(5, &[0, 4, 1, 0, 64, 1, 0, 64, 1]));
 }
 
 #[test]
-fn what_a_branch_protects_is_no_promise_of_the_launch() {
+fn guarded_accesses_are_no_promise_of_the_launch() {
     fn some(x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i32>) {
         let i = ct::bid(0);
         ct::if_else(
@@ -322,7 +323,7 @@ fn what_a_branch_protects_is_no_promise_of_the_launch() {
     let x = ArraySpec::<f32, 1>::new([64]);
     let file = ct::export(some, (x, x.mutable(), 3), target("sm_90"), Format::TileIr(None)).expect("a kernel");
     assert!(file.limits.is_empty(), "{:?}", file.limits);
-    // Blocks from 4 on lie outside, but do nothing.
+    // Blocks from 4 on are outside, but do nothing.
     let params = |n| [0, 64, 1, 0, 64, 1, n];
     assert!(file.fits(100, &params(4)) && !file.fits(100, &params(5)) && file.fits(4, &params(5)));
 }

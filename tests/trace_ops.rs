@@ -1,5 +1,5 @@
-//! Every operation of the front end on every element type that has it: what is recorded, and that the
-//! verifier accepts it.
+//! Every operation of the front end on every element type that has it: the recorded ops, and their
+//! acceptance by the verifier.
 
 mod traced;
 
@@ -258,13 +258,13 @@ fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
     assert_eq!(one.matches("ld.acquire.gpu.global.v4.f32").count(), 2, "{one}");
     assert_eq!(one.matches("st.release.sys.global.v4.f32").count(), 1, "{one}");
     assert!(!one.contains("fence.") && !one.contains(".nc"), "{one}");
-    // Two loads that acquire are followed by barriers, and a store that releases comes behind one.
+    // Two loads that acquire are followed by barriers, and a store that releases comes after one.
     assert_eq!(one.matches("barrier.cta.sync").count(), 3, "{one}");
     let several = code(32768, 32768);
     assert!(several.contains("ld.relaxed.gpu.global.v4.f32") && several.contains("st.relaxed.sys"), "{several}");
     assert_eq!(several.matches("fence.acq_rel.gpu").count(), 2, "{several}");
     assert_eq!(several.matches("fence.acq_rel.sys").count(), 1, "{several}");
-    // What may stick out goes element by element.
+    // Tiles that may exceed the array are accessed element by element.
     let ragged = code(510, 512);
     assert!(!ragged.contains("ld.acquire") && ragged.contains("fence.acq_rel.gpu"), "{ragged}");
 }
@@ -331,8 +331,8 @@ fn hints_of_accesses_choose_stages_and_who_copies() {
     assert!(!bulk(&threads)[0] && threads.contains("cp.async.cg"), "{threads}");
     let stored = code(load.clone(), store.clone().allow_tma(false), ct::Target::SM_90A);
     assert_eq!(bulk(&stored), [true, false], "{stored}");
-    // Copies that may still be on their way at the head of an iteration: all stages but the one that is used, and the
-    // one that is filled.
+    // Copies that may still be on their way at the head of an iteration: all stages but the one
+    // that is used, and the one that is filled.
     let stages = |latency: u32| {
         let text = code(load.clone().latency(latency), store.clone(), ct::Target::SM_80);
         (0..9).rev().find(|n| text.contains(&format!("cp.async.wait_group {n};"))).map(|n| n + 2)
@@ -425,7 +425,7 @@ fn matmul_picks_the_accumulator() {
     );
 }
 
-/// The hint writes rounds out, and single ones for what is left; products and steps of run time stay as they are.
+/// The hint unrolls iterations, with a remainder loop; products and run-time steps do not change.
 #[test]
 fn rounds_stand_in_a_row_where_the_hint_says_so() {
     let kernel = |step: bool, rounds: u32| {
@@ -445,8 +445,8 @@ fn rounds_stand_in_a_row_where_the_hint_says_so() {
     assert_eq!(rounds(true, 4), rounds(true, 1));
 }
 
-/// The character that stands around values while a message is traced, in the text of the message, in that of a value of the
-/// host, and in the text of another message.
+/// The character that delimits values while a message is traced: in the text of the message, in
+/// that of a value of the host, and in the text of another message.
 #[test]
 fn private_characters_in_messages_are_text() {
     use std::fmt::{Display, Formatter, Result};
@@ -469,7 +469,7 @@ fn private_characters_in_messages_are_text() {
         let (a, b) = (x.extent(0), y.extent(0));
         ct::println!("\u{F8FE}0\u{F8FE} {a} \u{F8FE} {Marks} {b} \u{F8FE}99999999999999999999\u{F8FE} {a:>4}");
         ct::assert!(a.gt(0), "\u{F8FE} {b} 50%\u{F8FE}0\u{F8FE}");
-        // The text of a value outlives its message: what it said then is no value of another message.
+        // The text of a value outlives its message: its text is no value of another message.
         let kept = std::cell::RefCell::new(String::new());
         ct::println!("{}", Nested(&kept, b));
         ct::println!("{a} {}", kept.borrow());

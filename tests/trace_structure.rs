@@ -1,4 +1,4 @@
-//! What a trace looks like around its ops: parameters and what is known of them, regions, map, arguments.
+//! Structure of a trace around its ops: parameters and their facts, regions, map, arguments.
 
 mod traced;
 

@@ -1,4 +1,4 @@
-//! Searching among configurations: which one wins, what is kept of those that fail, what is remembered.
+//! Search among configurations: the selected one, the errors of failed ones, and the record.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,7 +16,8 @@ fn bench() -> ct::Bench {
     ct::Bench::new().warm_up(1).runs(5)
 }
 
-/// The time of work is that of a pause here: on a GPU it is not measured, and every pause is as good.
+/// The time of work is that of a pause here: on a GPU it is not measured, and every pause is as
+/// good.
 fn pause(micros: u64) {
     std::thread::sleep(Duration::from_micros(micros));
 }
@@ -43,7 +44,8 @@ fn the_fastest_wins_and_failures_are_kept() {
     // Each once at first, where a failure ends it.
     let tried = tried.borrow();
     assert_eq!(tried[..4], [9000, 500, 13, 4000]);
-    // Then five runs in turns of one, each after another that does not count; the others are not close enough to the best to be measured once more.
+    // Then five runs in parts of one, each after a run that is not counted; the others are not
+    // close enough to the best to be measured once more.
     let times = |of: u64| tried.iter().filter(|&&micros| micros == of).count();
     assert_eq!([9000, 500, 13, 4000].map(times), [11, 11, 1, 11]);
     assert_eq!(tried[4..16], [9000, 9000, 500, 500, 4000, 4000, 4000, 4000, 500, 500, 9000, 9000]);
@@ -155,7 +157,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     assert!(failures[0].starts_with("45: ") && failures[0].contains("powers of two"), "{failures:?}");
     assert!(failures[1].contains("number 96 of the result is 1, that of `64` is 2"), "{failures:?}");
 
-    // The file is what was measured, and the same after reading and writing.
+    // The file has the measurements, and is the same after reading and writing.
     let text = std::fs::read_to_string(&path).unwrap();
     let records = ct::tune::Records::read(&path).unwrap();
     assert_eq!(records.to_string(), text);
@@ -189,7 +191,7 @@ fn records_answer_for_what_they_were_made_for_alone() {
     assert!(why(carried(), &mut long, &all).contains("is out of date: kernel was `"));
     assert!(why(carried().name("triple"), &mut x, &all).contains("no record of `triple`"));
 
-    // Asked to, it measures again, and replaces the record.
+    // On request, it measures again, and replaces the record.
     let afresh = tuner.ignore_cache().run(device, &mut x, all, work).unwrap();
     assert!(!afresh.is_cached());
     assert_eq!(ct::tune::Records::read(&path).unwrap().all().len(), 1);
@@ -246,7 +248,7 @@ fn records_of_searches_at_the_same_time_are_all_kept() {
 }
 
 #[test]
-fn what_takes_too_long_is_a_failure() {
+fn late_configurations_are_failures() {
     let (limit, long) = (Duration::from_millis(150), Duration::from_millis(200));
     let runs = RefCell::new(0);
     let work = |(): &mut (), &which: &u32| {
@@ -265,7 +267,7 @@ fn what_takes_too_long_is_a_failure() {
         assert!(matches!(error, ct::Error::TimedOut { limit: of, .. } if *of == limit), "{error}");
         assert_eq!(error.to_string(), "this configuration is not done after 150ms");
     }
-    // Where all are late, the search fails as they do; a search of one's own has the same limit.
+    // If all are late, the search fails with their error; a custom search has the same limit.
     let late = |(): &mut (), _: &u32| {
         std::thread::sleep(long);
         Ok(())
@@ -282,7 +284,8 @@ fn what_takes_too_long_is_a_failure() {
     assert_eq!((searched.best(), searched.failures()[0].0), (&1, 2));
 }
 
-/// On a thread of a rayon pool, work that waits has its thread run other tasks, which have no limit.
+/// On a thread of a rayon pool, work that waits has its thread run other tasks, which have no
+/// limit.
 #[test]
 fn a_limit_leaves_other_tasks_of_a_pool_alone() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
@@ -323,8 +326,9 @@ fn spin(flag: ArrayMut<i32, 1>, value: i32) {
     ct::while_loop((), |()| flag.atomic_cas(0, 0).ne(value), |()| ());
 }
 
-/// On the cpu device the interpreter finds such a kernel out. On a GPU nothing stops it: the search ends with an error, in a
-/// process of its own here, to which the GPU is lost, and the next search leaves the kernel out.
+/// On the cpu device the interpreter finds such a kernel out. On a GPU nothing stops it: the search
+/// ends with an error, in a process of its own here, to which the GPU is lost, and the next search
+/// leaves the kernel out.
 #[test]
 fn a_kernel_that_never_ends_does_not_hang_the_search() {
     const RECORD: &str = "RECORD_OF_THE_KERNEL_THAT_NEVER_ENDS";
@@ -414,7 +418,7 @@ fn work_is_done_on_copies_where_that_is_wished_for() {
         })
         .unwrap();
     assert_eq!((tuned.successes().len(), tuned.failures().len()), (3, 0), "{tuned}");
-    // What was given is as it was, and was never worked on.
+    // The state of the caller is unchanged, and no configuration has used it.
     let wanted = state().unwrap();
     assert_eq!(given.0.to_vec().unwrap(), wanted.0.to_vec().unwrap());
     for at in 0..2 {
@@ -432,7 +436,7 @@ fn arrays_that_have_no_like_copy_are_refused() {
     let mut words = vec![1i32; 12];
     let address = words.as_mut_ptr().expose_provenance() as u64;
     let stream = ct::Device::cpu().default_stream();
-    // SAFETY: the vector has these elements, goes with the array, and is not touched before.
+    // SAFETY: the vector has these elements, is moved into the array, and is not used before.
     let mut gaps = unsafe { stream.foreign_array::<i32, 2>(address, [3, 2], [4, 1], words) }.unwrap();
     let tuner = ct::Tuner::new().bench(bench()).scratch();
     let refused = tuner.run(ct::Device::cpu(), &mut gaps, [1], |_, _| Ok(())).unwrap_err().to_string();
@@ -440,9 +444,9 @@ fn arrays_that_have_no_like_copy_are_refused() {
     assert!(refused.starts_with("tests/tune.rs:"), "{refused}");
 }
 
-/// A search that had to end leaves what ended it in the record; the next one leaves that out.
+/// A search that ended early records the cause; the next one skips it.
 #[test]
-fn what_ended_a_search_is_left_out_of_the_next() {
+fn fatal_configurations_are_left_out_of_the_next_search() {
     let folder = std::env::temp_dir().join(format!("cutlet-stuck-{}", std::process::id()));
     let path = folder.join("double.tune");
     let device = ct::Device::cpu();
@@ -471,7 +475,7 @@ fn what_ended_a_search_is_left_out_of_the_next() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// Of a device that is not here.
+/// Records of a device that this machine does not have.
 const OF_AN_H200: &str = r#"# tuning records of cutlet, format 1
 
 [record]
@@ -512,7 +516,7 @@ fn a_search_is_replayed_without_its_device() {
     key.device = "NVIDIA H100".into();
     assert!(records.find(&key).unwrap_err().contains("no record of `matmul 4096` for NVIDIA H100 (ptx)"));
 
-    // All of the space, and a search that gives up when it gets worse.
+    // All of the space, and a search that stops when results get worse.
     let all = ct::tune::space(([64, 128, 256], [64, 128, 256], [64]));
     let tuner = ct::Tuner::<(), (i32, i32, i32)>::new().prune(|&(m, n, _)| n >= m);
     let mut rest = all.into_iter();
@@ -546,7 +550,7 @@ fn records_that_are_damaged_are_errors_with_their_lines() {
         let error = wrong(from, to);
         assert!(error.starts_with(&format!("matmul.tune:{place}:1: ")) && error.contains(message), "{error}");
     }
-    // Anything at all: an error or records, never a panic.
+    // Arbitrary text: an error or records, never a panic.
     for at in 0..OF_AN_H200.len() {
         let _ = ct::tune::Records::parse("matmul.tune", &OF_AN_H200[..at]);
         let mut bytes = OF_AN_H200.as_bytes().to_vec();
@@ -570,18 +574,18 @@ fn every_step_is_told() {
     );
 }
 
-/// What was recorded on an H200 for the rows of the comparison: there the plain launch of each, without hints, is nearly as fast as
-/// anything that the search found. Rows where it is not are named here, with what wins.
+/// Records of an H200 for the rows of the comparison: the plain launch of each row, without hints,
+/// is nearly as fast as the best result of the search. The exceptions are listed with the reason.
 #[test]
 fn plain_launches_are_near_the_best_that_was_recorded() {
     const BEHIND: [(&str, f64); 9] = [
-        // Blocks that take tile after tile, which is another kernel of the example: two teams of warps take its tiles in turn.
+        // The persistent kernel of the example, with ping-pong groups.
         ("matmul f16 8192 8192 8192", 0.94),
         ("matmul bf16 8192 8192 8192", 0.93),
-        // That, and sums that round more.
+        // The persistent kernel, and less precise sums.
         ("matmul e4m3 8192 8192 8192", 0.89),
         ("matmul e4m3 4096 4096 4096", 0.92),
-        // As many blocks as run at a time: that other kernel, too.
+        // The persistent kernel, too.
         ("batched_matmul f16 8 1024 2048 512", 0.87),
         ("batched_matmul tf32 8 1024 2048 512", 0.94),
         // Terms in parts, for which the example has no kernel.

@@ -1,7 +1,8 @@
-//! Which public types cross `catch_unwind` as they are: a panic, of a kernel while it is traced, say, leaves them as they were.
+//! Public types that cross `catch_unwind` without a wrapper: a panic, for example of a kernel
+//! during tracing, does not change them.
 //!
-//! Not among these: `Graph` and `Tuner`, which call closures of the user's by `&mut`, and `Error`, which has an error of the
-//! system as its source.
+//! Not among these: `Graph` and `Tuner`, which call closures of the user's by `&mut`, and `Error`,
+//! which has an error of the system as its source.
 
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 

@@ -2,8 +2,8 @@
 //!
 //! A line of the file is `FAMILY: FORM: RATIO: PLAN`, where the ratio is the smallest time of the
 //! family divided by the time of the form, `-` without an estimate. A planted fault shows that the
-//! comparison has an effect; this command fails:
-//! `CUTLET_DISABLE=thread_local_reduction cargo bench --bench forms -- --check benches/forms/expected.txt`.
+//! comparison has an effect; this command fails: `CUTLET_DISABLE=thread_local_reduction cargo bench
+//! --bench forms -- --check benches/forms/expected.txt`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use super::family::{AnyFamily, Wish};
 
 /// Largest decrease of a ratio that is taken for rounding.
 const ROUNDING: f64 = 0.001;
-/// Largest increase of a ratio that leaves the file as it is.
+/// Largest increase of a ratio without a change of the file.
 const BETTER: f64 = 0.02;
 
 const HEAD: &str = "\

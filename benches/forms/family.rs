@@ -9,7 +9,8 @@ use cutlet::{Backend, Bench, Device, DeviceArray, Hints, Target};
 
 use super::assembled;
 
-/// More than the tensor cores of an H100 or H200 compute (NVIDIA's data sheets: 989 TFLOP/s of f16).
+/// More than the tensor cores of an H100 or H200 compute (NVIDIA's data sheets: 989 TFLOP/s of
+/// f16).
 const FLOPS_PER_MICROSECOND: f64 = 1e9;
 /// More than the memory of an H200 transfers (NVIDIA's data sheet: 4.8 TB/s), and than the error of
 /// the cost model.
@@ -233,10 +234,10 @@ pub trait AnyFamily {
     /// The name of the family.
     fn name(&self) -> &str;
 
-    /// Verifies the forms beside each other on a GPU, and prints their times.
+    /// Verifies the forms on a GPU, and prints their times.
     fn measure(&self, device: Device, wish: &Wish) -> Result<()>;
 
-    /// Verifies the forms beside each other on a device, without times.
+    /// Verifies the forms on a device, without times.
     fn verify(&self, device: Device, wish: &Wish) -> Result<()>;
 
     /// Prints the times of the cost model for a target.

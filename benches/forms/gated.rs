@@ -57,7 +57,7 @@ struct Form {
     persistent: bool,
     /// One grid axis, by `swizzle_2d`.
     grouped: bool,
-    /// Weights lie with their columns in rows, and loaded tiles are transposed.
+    /// Weights have their columns as rows, and loaded tiles are transposed.
     transposed: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Forms of kernels, beside each other: `cargo bench --bench forms -- [OPTION]... [FAMILY]...`.
+//! Comparison of forms of kernels: `cargo bench --bench forms -- [OPTION]... [FAMILY]...`.
 //!
 //! A family is one computation, written in the ways that users write it. On a GPU the forms are
-//! verified against each other and timed in turns. Without a GPU the times are those of the cost
+//! verified against each other and timed alternately. Without a GPU the times are those of the cost
 //! model.
 
 mod assembled;

@@ -407,7 +407,7 @@ fn rotate(
     }
 }
 
-/// Rotates pairs as `rotate` with rows as pairs, `heads` of them by the same angles in turn.
+/// Rotates pairs as `rotate` with rows as pairs, `heads` consecutive ones by the same angles.
 fn rotate_heads(
     x: Array<bf16, 4>,
     [cos, sin]: [Array<f32, 2>; 2],

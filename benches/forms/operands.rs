@@ -1,5 +1,5 @@
-//! Forms of products whose operands are not plain tiles: a convolution by boxes, and attention of one
-//! query with keys and values in pages.
+//! Forms of products whose operands are not plain tiles: a convolution by boxes, and attention of
+//! one query with keys and values in pages.
 
 use cutlet as ct;
 use cutlet::DeviceArray;

@@ -47,7 +47,7 @@ enum Loop {
     Elements,
     /// `while_loop` with a counter.
     While,
-    /// The tile index is carried beside the accumulator.
+    /// The loop carries the tile index in addition to the accumulator.
     Counter,
     /// Both tiles are loaded before the product, the right one first.
     LoadsFirst,

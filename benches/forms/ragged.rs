@@ -23,7 +23,7 @@ enum Bounds {
 struct Form {
     tile: [usize; 3],
     bounds: Bounds,
-    /// Tile blocks behind the end of their group return.
+    /// Tile blocks after the end of their group return.
     returns: bool,
     /// Scores are bounded by a hyperbolic tangent, times this.
     softcap: Option<u32>,
@@ -84,7 +84,7 @@ fn sequence((q, k, v, starts): Inputs, out: ArrayMut<bf16, 3>, scale: Scalar<f32
         }
     };
     let last = ((tile + 1) * m).min(length);
-    // Without an early return, a tile behind the end has no keys.
+    // Without an early return, a tile after the end has no keys.
     let (whole, some) = ((tile * m + 1) / n as i32, last.ceil_div(n));
     let (whole, some) = match form.returns {
         true => (whole, some),

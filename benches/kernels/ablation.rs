@@ -1,11 +1,14 @@
 //! The gain of each optimization of the ptx back end (an ablation):
 //! `cargo bench --bench kernels -- --disable-each [OPTION]... [ROW]...`.
 //!
-//! 1. For each row and optimization, PTX is generated with the optimization off. Forms with the PTX of the plain launch are skipped.
+//! 1. For each row and optimization, PTX is generated with the optimization off. Forms with the PTX
+//!    of the plain launch are skipped.
 //! 2. All other forms are compiled on all cores.
-//! 3. The forms of a row are measured in turns. The plain launch is one of them twice: the ratio of its two times is the noise.
+//! 3. The forms of a row are measured alternately. The plain launch is one of them twice: the ratio
+//!    of its two times is the noise.
 //!
-//! The ratio of a form is its time over that of the plain launch: 1.10 is a gain of 10 % by the optimization.
+//! The ratio of a form is its time over that of the plain launch: 1.10 is a gain of 10 % by the
+//! optimization.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -186,7 +189,7 @@ fn named(row: &dyn Row, subject: &Subject, hints: Hints, kernels: ct::aot::Kerne
     held.unwrap_or_else(|| ct::aot::Kernels::on(device))
 }
 
-/// Measures the forms of a row in turns.
+/// Measures the forms of a row alternately.
 fn measured(subject: Subject, device: Device, millis: f64) -> Result<Outcome> {
     let Subject { name, plain, hints, changed, mut failed } = subject;
     let row = rows::open(name, Place { device, sets: 1 })?;
@@ -272,7 +275,8 @@ fn summary(outcomes: &[Outcome], optimizations: &[Optimization]) -> String {
     text
 }
 
-/// Returns the ratios as a table with tabs between: a line for each row, a column for each optimization.
+/// Returns the ratios as a table with tabs between: a line for each row, a column for each
+/// optimization.
 fn table(outcomes: &[Outcome], optimizations: &[Optimization]) -> String {
     let keys: Vec<&str> = optimizations.iter().map(|optimization| optimization.key()).collect();
     let mut text = format!("row\tus\tnoise\t{}\n", keys.join("\t"));

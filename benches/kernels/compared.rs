@@ -1,4 +1,5 @@
-//! The rows of `benches/compare`: the kernels of the examples at full size, with configurations to choose from.
+//! The rows of `benches/compare`: the kernels of the examples at full size, with configurations to
+//! choose from.
 
 #![allow(dead_code, reason = "the comparison does more with them")]
 
@@ -29,5 +30,5 @@ pub mod tuning;
 
 use super::measure::examples;
 
-/// Names of the rows, and what their plain launches are.
+/// Names of the rows, and their plain launches.
 pub const ALL: &str = include_str!("../compare/rows.txt");

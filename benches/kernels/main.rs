@@ -1,8 +1,10 @@
-//! The kernels of `examples/` at full size, timed and verified, or their code: `cargo bench --bench kernels -- NAME [OPTION]...`.
+//! The kernels of `examples/` at full size, timed and verified, or their code:
+//! `cargo bench --bench kernels -- NAME [OPTION]...`.
 //!
-//! `--help` lists the kernels, `cargo bench --bench kernels -- matmul --help` the options of one; without a name, all kernels run, on a GPU at
-//! their full sizes. `--tune` tries configurations instead, and says what fraction of the best the plain launches reach. `--disable-each` measures the gain
-//! of each optimization of the ptx back end.
+//! `--help` lists the kernels, `cargo bench --bench kernels -- matmul --help` the options of one;
+//! without a name, all kernels run, on a GPU at their full sizes. `--tune` tries configurations
+//! instead, and prints the ratio of the plain launches to the best result. `--disable-each`
+//! measures the gain of each optimization of the ptx back end.
 
 mod ablation;
 mod compared;
@@ -22,7 +24,7 @@ The kernels of examples/ at full size, timed and verified, or their code.
 ";
 
 fn main() -> Result<()> {
-    // cargo says that this is a benchmark.
+    // Argument of cargo for benchmarks.
     let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
     match words.split_first() {
         Some((name, _)) if matches!(name.as_str(), "--help" | "-h" | "help") => {

@@ -1,5 +1,5 @@
-//! What fraction of the best that tuning finds the plain launches of the examples reach:
-//! `cargo bench --bench kernels -- --tune [OPTION]... [ROW]...`.
+//! Speed of the plain launches of the examples relative to the best result of tuning: `cargo bench
+//! --bench kernels -- --tune [OPTION]... [ROW]...`.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ Words are parts of names of rows, or names with other sizes, such as \"softmax f
   --record FILE  where answers are kept: what is in it is not measured again
   --afresh       but is with this";
 
-/// What a row came to.
+/// Result of a row.
 struct Outcome {
     name: String,
     /// Time of the best over that of the plain launch.
     fraction: f64,
 }
 
-/// Does what the words of a command line say.
+/// Runs the rows and options of a command line.
 pub fn start(words: &[String]) -> Result<()> {
     let mut how =
         Tuning { backend: Backend::Cpu, runs: 10, limit: Duration::from_secs(20), record: None, afresh: false };

@@ -1,9 +1,10 @@
-//! Host time of the first launch of a kernel, until its result is there, with nothing cached: neither the
-//! driver's nor our files of machine code, and each in a process of its own. The device is open and the
-//! arrays exist before the clock starts.
+//! Host time of the first launch of a kernel, until its result is there, with nothing cached:
+//! neither the driver's nor our files of machine code, and each in a process of its own. The device
+//! is open and the arrays exist before the clock starts.
 //!
-//! A second process per kernel takes the parts: code generation (trace, passes, PTX), then compiling, of which
-//! what a repeated code generation does not explain is the driver's assembler and loading, then the launch.
+//! A second process per kernel takes the parts: code generation (trace, passes, PTX), compiling,
+//! and the launch. The time of compiling minus that of a repeated code generation is that of the
+//! driver's assembler and loading.
 
 use std::io;
 use std::process::Command;
@@ -20,7 +21,7 @@ const ASKED: &str = "CUTLET_BENCH_FIRST";
 const KERNELS: [&str; 2] = ["vadd f32, tile 1024", "matmul f16, tile 128x128x64"];
 const PARTS: [&str; 4] = ["all of it", "code generation", "assembler and loading", "launch"];
 
-/// Is this one of the processes that [`in_new_processes`] starts?
+/// Returns true in the processes that [`in_new_processes`] starts.
 pub fn is_asked() -> bool {
     std::env::var_os(ASKED).is_some()
 }
@@ -33,7 +34,7 @@ fn matmul(a: ct::Array<f16, 2>, b: ct::Array<f16, 2>, c: ct::ArrayMut<f16, 2>, [
     c.store([i, j], acc.cast::<f16>());
 }
 
-/// Measures what the environment asks for and prints nanoseconds, a part a word.
+/// Measures the parts that the environment selects, and prints their nanoseconds as words.
 pub fn of_this_process(device: ct::Device) -> ct::Result<()> {
     let asked = std::env::var(ASKED).unwrap_or_default();
     let whole = asked.ends_with("whole");

@@ -1,7 +1,7 @@
 //! Host time of launches: `cargo bench --bench launch`.
 //!
-//! Warm ones, next to the driver's own, and the first of a kernel for which nothing is cached. With `-- --json`
-//! each figure is a line of JSON, in nanoseconds.
+//! Warm ones, next to the driver's own, and the first of a kernel for which nothing is cached. With
+//! `-- --json` each figure is a line of JSON, in nanoseconds.
 
 mod first;
 mod warm;

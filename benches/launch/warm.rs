@@ -1,8 +1,9 @@
-//! Host time of a warm launch, next to a bare `cuLaunchKernel` of the same kernel with the same parameters.
+//! Host time of a warm launch, next to a bare `cuLaunchKernel` of the same kernel with the same
+//! parameters.
 //!
-//! Both kinds of launch alternate in short batches with a synchronisation between them, outside of the
-//! measured time, so that the queue of the stream never fills and the host never waits in a launch.
-//! Without a GPU: on the cpu device, where the interpreter's start is part of it.
+//! Both kinds of launch alternate in short batches, with a synchronisation between them outside of
+//! the measured time. The queue of the stream then never fills, and the host never waits in a
+//! launch. Without a GPU: on the cpu device, where the interpreter's start is part of it.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -66,7 +67,7 @@ pub fn on_a_gpu(device: ct::Device) -> ct::Result<()> {
         let launch_time = batch(|| ct::launch(vadd, 1, (&a, &b, &mut c, tile)))?;
         stream.synchronize()?;
         let compiled_time = batch(|| compiled.launch(1, (&a, &b, &mut c, tile)))?;
-        // The first rounds warm up.
+        // The first repetitions warm up.
         if round >= 10 {
             bare_times.push(bare_time);
             launch_times.push(launch_time);
@@ -85,8 +86,8 @@ pub fn on_a_gpu(device: ct::Device) -> ct::Result<()> {
     Ok(())
 }
 
-/// Host time of a replay, for each of the kernels in the graph: a few replays a batch, after each of which the queue is
-/// empty.
+/// Host time of a replay, for each of the kernels in the graph: a few replays a batch, after each
+/// of which the queue is empty.
 fn in_graphs(device: ct::Device) -> ct::Result<Vec<f64>> {
     let state = (device.full([1024], 1.0f32)?, device.full([1024], 2.0f32)?, device.zeros([1024])?);
     let mut graph = ct::Graph::capture(state, |(a, b, c)| {
@@ -105,7 +106,8 @@ fn in_graphs(device: ct::Device) -> ct::Result<Vec<f64>> {
     Ok(times)
 }
 
-/// Prints the times of a kernel of one block on the cpu device: key, look-up and parameters, and the interpreter's start.
+/// Prints the times of a kernel of one block on the cpu device: key, look-up and parameters, and
+/// the interpreter's start.
 pub fn on_the_cpu() -> ct::Result<()> {
     fn nothing(_a: ct::Array<f32, 1>, _b: ct::Array<f32, 1>, _c: ct::ArrayMut<f32, 1>, _tile: usize) {}
     let device = ct::Device::cpu();

@@ -1,8 +1,11 @@
-//! The cost model of schedules (`docs/schedule.md`) beside measurements: `cargo bench --bench schedules -- [OPTION]... [ROW]...`.
+//! Comparison of the cost model of schedules (`docs/schedule.md`) with measurements: `cargo bench
+//! --bench schedules -- [OPTION]... [ROW]...`.
 //!
-//! On a GPU every plan that a row's plain launch leaves open is forced and measured in turns; how alike the model's order is to that of
-//! the times, and how much slower than the best the chosen one is, is printed for each row and in total. Without a GPU the
-//! model's order is printed, and how alike it is to that of the configurations whose times `benches/compare/h200.tune` has.
+//! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately.
+//! For each row and in total, it prints the correlation of the model's order with that of the
+//! times, and the slowdown of the selected plan relative to the best. Without a GPU it prints the
+//! model's order, and its correlation with the times of configurations in
+//! `benches/compare/h200.tune`.
 
 mod compared;
 mod measured;
@@ -20,14 +23,14 @@ Words are parts of names of rows of benches/compare; none: all rows with product
   --records   compare the model with recorded times, although there is a GPU
   --verbose   print each configuration";
 
-/// What is asked for.
+/// Options of the command line.
 pub struct Wish {
     patterns: Vec<String>,
     verbose: bool,
 }
 
 impl Wish {
-    /// Is this row meant?
+    /// Returns true if this row is selected.
     fn takes(&self, name: &str) -> bool {
         let multiplies = ["matmul", "attention"].iter().any(|kernel| name.contains(kernel));
         multiplies && (self.patterns.is_empty() || self.patterns.iter().any(|pattern| name.contains(&**pattern)))
@@ -60,7 +63,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The model beside all records of rows that are meant.
+/// Compares the model with all records of the selected rows.
 fn records_of(wish: &Wish) -> Result<()> {
     let records = Records::parse("h200.tune", RECORDS)?;
     let mut total = Total::default();

@@ -1,4 +1,5 @@
-//! Plans that the plain launches of rows leave open: what the model says of them, and on a GPU how long they take.
+//! Plans that the plain launches of rows leave open: their costs by the model, and on a GPU how
+//! long they take.
 
 use std::time::Instant;
 
@@ -13,10 +14,10 @@ use super::compared::configuration::{Place, PlanOfKernel, Row, Step};
 use super::compared::rank::{Total, median, spearman};
 use super::compared::rows;
 
-/// Rounds in which each plan has its turn, and its runs in one.
+/// Repetitions of the measurement of each plan, and the runs of one.
 const ROUNDS: usize = 5;
 const RUNS: usize = 3;
-/// A plan that takes so many times as long as the fastest is measured no further.
+/// Ratio to the time of the fastest plan above which a plan is not measured again.
 const HOPELESS: f64 = 4.0;
 
 /// A plan of a row.
@@ -28,12 +29,13 @@ struct Plan {
     times: Vec<f64>,
 }
 
-/// What is measured of each row: its plain launch, and of products what a persistent kernel would be.
+/// Returns the measured configurations of each row: its plain launch, and for products the
+/// persistent kernel.
 fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     let labels = row.labels();
     let is_plain = |label: &str| label == plain || label.strip_prefix(plain).is_some_and(|rest| rest.starts_with(','));
     let first = labels.iter().position(|label| is_plain(label));
-    // Of products also tiles that two teams can make.
+    // For products also tiles of two ping-pong groups.
     let persistent = labels.iter().position(|label| {
         label.starts_with("128x128")
             && label.contains("persistent")
@@ -44,8 +46,8 @@ fn configurations(row: &dyn Row, plain: &str) -> Vec<(usize, String)> {
     chosen.map(|index| (index, labels[index].clone())).collect()
 }
 
-/// Returns the plans of a launch: hints for all of its kernels, with the sum of their times by the model. Plans of equal schedules are
-/// one plan.
+/// Returns the plans of a launch: hints for all of its kernels, with the sum of their times by the
+/// model. Plans of equal schedules are one plan.
 fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
     let of_kernels = |hints: Hints, all: bool| -> Result<Vec<Vec<PlanOfKernel>>> {
         let mut out = Vec::new();
@@ -73,7 +75,8 @@ fn plans(row: &dyn Row, index: usize, target: Target) -> Result<Vec<Plan>> {
     Ok(plans)
 }
 
-/// Milliseconds that it takes to make code of a configuration, in the middle of some; `disable_search`: nothing is chosen.
+/// Milliseconds that it takes to make code of a configuration, in the middle of some;
+/// `disable_search`: nothing is chosen.
 fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> {
     let hints = row.hints(index);
     let hints = hints.plan(PlanOverride { disable_search, ..hints.plan });
@@ -88,7 +91,7 @@ fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> 
     Ok(median(times.into_iter()))
 }
 
-/// Prints what the model says.
+/// Prints the costs of the model.
 pub fn models(rows: &[(&str, &str)]) -> Result<()> {
     for (name, plain) in rows {
         let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
@@ -121,7 +124,7 @@ pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
     Ok(())
 }
 
-/// All plans in turns; what fails, or keeps registers in memory where others do not, is left out.
+/// Measures all plans alternately. Plans that fail, or spill where others do not, are skipped.
 fn measure(row: &dyn Row, index: usize, device: Device, plans: &mut Vec<Plan>) -> Result<()> {
     let launch = |plan: &Plan| row.call_with([index, 0], Backend::Ptx, plan.hints, Step::Launch);
     plans.retain(|plan| launch(plan).is_ok());

@@ -1,4 +1,4 @@
-//! How alike two orders are.
+//! Similarity of two orders.
 
 use std::fmt;
 
@@ -47,7 +47,8 @@ pub struct Total {
 }
 
 impl Total {
-    /// One more row: its rank correlation, and by how much what the model takes is slower than the best.
+    /// One more row: its rank correlation, and the slowdown of the selected plan relative to the
+    /// best.
     pub fn add(&mut self, rho: Option<f64>, regret: f64) {
         self.rhos.extend(rho);
         self.regrets.push(regret);

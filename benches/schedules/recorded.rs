@@ -1,5 +1,5 @@
-//! The model beside recorded times of configurations: of a row all of them, and of those that differ in their warps alone which one
-//! is chosen.
+//! Comparison of the model with recorded times of configurations: of all configurations of a row,
+//! and of the choice among those that differ in their warps alone.
 
 use anyhow::Result;
 use cutlet::backend::PlanOverride;
@@ -26,8 +26,8 @@ pub struct Warps {
     pub chosen: bool,
 }
 
-/// Optimizations that the kernels of some rows gained after their times were recorded, by a part of the name. The times are of
-/// schedules without them. A new record of a row removes its line.
+/// Optimizations that the kernels of some rows gained after their times were recorded, by a part of
+/// the name. The times are of schedules without them. A new record of a row removes its line.
 const LATER: [(&str, Optimization); 1] = [("quantized_matmul", Optimization::ThreadPrivateCopies)];
 
 /// The optimizations of the kernels whose times a record has.
@@ -49,7 +49,8 @@ pub fn configurations(record: &Record, row: &dyn Row) -> Result<Vec<Both>> {
     Ok(all)
 }
 
-/// The rank correlation of model and times, and by how much the model's best is slower than the best.
+/// The rank correlation of model and times, and by how much the model's best is slower than the
+/// best.
 pub fn agreement(all: &[Both]) -> (Option<f64>, f64) {
     let times: Vec<f64> = all.iter().map(|both| both.time).collect();
     let models: Vec<f64> = all.iter().map(|both| both.model).collect();
@@ -65,8 +66,8 @@ fn time_of(record: &Record, label: &str) -> Option<f64> {
     }
 }
 
-/// Plans of the kernels of a configuration, with microseconds by the model, and whether one is chosen: the usual one each, as what was
-/// recorded, or all of the first kernel.
+/// Plans of the kernels of a configuration, with microseconds by the model, and whether one is
+/// selected: the default plan of each kernel, as recorded, or all plans of the first kernel.
 pub fn plans(row: &dyn Row, index: usize, all: bool) -> Result<Vec<(String, f64, bool)>> {
     plans_of(row, index, (all, OptimizationSet::ALL))
 }
@@ -89,7 +90,8 @@ fn plans_of(
     }
 }
 
-/// Where a configuration leaves its warps open and others do not: what the model says of them, and what was recorded.
+/// Returns the costs and recorded times of configurations that only differ in their warps, if one
+/// of them leaves the warps to the compiler.
 pub fn warps(record: &Record, row: &dyn Row, (index, label): (usize, &str)) -> Result<Vec<Warps>> {
     let Some(usual) = time_of(record, label).filter(|_| !label.contains("warps")) else { return Ok(Vec::new()) };
     let (tile, rest) = label.split_at(label.find([' ', ',']).unwrap_or(label.len()));

@@ -1,4 +1,5 @@
-//! A library for Python: softmax of the rows of torch's tensors, which come by DLPack and stay where they are.
+//! A library for Python: softmax of the rows of torch's tensors, which DLPack passes without a
+//! copy.
 //!
 //! `cargo build --release --example dlpack && python3 examples/dlpack/softmax.py`
 
@@ -16,11 +17,11 @@ fn rows(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
     y.store((row, 0), e / e.sum(1));
 }
 
-/// A tensor that was given to us: what is not taken goes back.
+/// A tensor of the caller: it is released unless it is imported.
 struct Given(*mut ManagedTensor);
 
 impl Given {
-    /// As an array.
+    /// Imports it as an array.
     ///
     /// # Safety
     /// As for [`dlpack::import`].
@@ -34,7 +35,7 @@ impl Given {
 
 impl Drop for Given {
     fn drop(&mut self) {
-        // SAFETY: alive, and not taken by anybody.
+        // SAFETY: alive, and not imported.
         unsafe {
             if let Some(delete) = self.0.as_ref().and_then(|tensor| tensor.deleter) {
                 delete(self.0);
@@ -58,15 +59,16 @@ unsafe fn run(x: Given, y: Given, stream: *mut c_void) -> ct::Result<()> {
     let [count, columns] = x.shape();
     let tile = ct::Constant(columns.next_power_of_two());
     ct::Launch::new(count).stream(&stream).launch(rows, (&x, &mut y, tile))
-    // Both go back here, and the stream comes after the kernel.
+    // Both are released here, and the stream executes later work after the kernel.
 }
 
-/// Writes the softmax of the rows of `x` into `y`, on `stream` if they are on a GPU. Gives null, or a message for
-/// [`free_message`]. Takes both tensors over.
+/// Writes the softmax of the rows of `x` into `y`, on `stream` if they are on a GPU. Returns null,
+/// or a message for [`free_message`]. Consumes both tensors.
 ///
 /// # Safety
-/// Two tensors of DLPack (`DLManagedTensor`) that nobody else takes, whose work is on `stream`, a stream of their device
-/// that stays one. The elements of `y` may be written, and are not those of `x`.
+/// Two tensors of DLPack (`DLManagedTensor`) that no other consumer takes, whose work is on
+/// `stream`, a valid stream of their device. The elements of `y` may be written, and are not those
+/// of `x`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn softmax(x: *mut ManagedTensor, y: *mut ManagedTensor, stream: *mut c_void) -> *mut c_char {
     // SAFETY: promised by the caller.
@@ -76,7 +78,7 @@ pub unsafe extern "C" fn softmax(x: *mut ManagedTensor, y: *mut ManagedTensor, s
     }
 }
 
-/// Frees what [`softmax`] gave.
+/// Frees a message of [`softmax`].
 ///
 /// # Safety
 /// A message of [`softmax`], freed once.

@@ -1,5 +1,5 @@
-//! Any bytes as Tile IR bytecode: read, verify, write, read again. `tests/corrupted_files.rs` runs a bounded part of
-//! the same on stable Rust.
+//! Any bytes as Tile IR bytecode: read, verify, write, read again. `tests/corrupted_files.rs` runs
+//! a bounded part of the same on stable Rust.
 #![no_main]
 
 use cutlet::backend::tileir::{WriteOptions, read, write};

@@ -1,14 +1,18 @@
-//! Choice of the configuration of a kernel: tile, hints and division of the work, by the problem and the device.
+//! Choice of the configuration of a kernel: tile, hints and division of the work, by the problem
+//! and the device.
 //!
-//! The first launch of a problem on a device takes the configuration of the first source that has one:
+//! The first launch of a problem on a device takes the configuration of the first source that has
+//! one:
 //!
 //! 1. the explicit configuration of the caller;
-//! 2. a record of an earlier search in `kernels/records`, of this device or of another one of its target;
+//! 2. a record of an earlier search in `kernels/records`, of this device or of another one of its
+//!    target;
 //! 3. the user's cache of searches;
 //! 4. on GPUs the least time of the cost model, for kernels that multiprocessors bound;
 //! 5. the first configuration of the space, which is always the one of the cpu device.
 //!
-//! Later launches of the process look the problem up in a table. [`searched`] measures all configurations instead:
+//! Later launches of the process look the problem up in a table. [`searched`] measures all
+//! configurations instead:
 //!
 //! ```
 //! use cutlet as ct;
@@ -44,8 +48,8 @@ pub(crate) struct Problem<'a> {
     pub kernel: &'static str,
     pub types: &'a [&'static str],
     pub extents: &'a [usize],
-    /// The cost model ranks the configurations. It knows the multiprocessors alone: for a kernel that memory bounds, the first
-    /// configuration is better.
+    /// The cost model ranks the configurations. It knows the multiprocessors alone: for a kernel
+    /// that memory bounds, the first configuration is better.
     pub is_estimated: bool,
 }
 
@@ -58,8 +62,8 @@ impl Problem<'_> {
     }
 }
 
-/// Returns an extent above the given one with three significant bits, so that problems of similar extents share a
-/// configuration.
+/// Returns an extent above the given one with three significant bits, so that problems of similar
+/// extents share a configuration.
 pub(crate) fn bucket(extent: usize) -> usize {
     let unit = (extent.max(1).next_power_of_two() / 8).max(1);
     extent.div_ceil(unit) * unit
@@ -103,10 +107,11 @@ thread_local! {
     static SEARCH: RefCell<Option<Search>> = const { RefCell::new(None) };
 }
 
-/// Runs a call. Each kernel with a choice is launched in all its configurations, several times. The fastest one is kept for
-/// the process and in the user's cache, and is launched last.
+/// Runs a call. Each kernel with a choice is launched in all its configurations, several times. The
+/// fastest one is kept for the process and in the user's cache, and is launched last.
 ///
-/// The call has to use the default stream of its device. Kernels that read their result add to it repeatedly.
+/// The call has to use the default stream of its device. Kernels that read their result add to it
+/// repeatedly.
 ///
 /// # Errors
 /// Those of the call, and of the file of the records.
@@ -169,8 +174,8 @@ fn records() -> &'static [Records] {
     })
 }
 
-/// Returns the configuration that a record names: a record of this device, or else of another one of its target. Driver,
-/// version and hash of the kernel may differ.
+/// Returns the configuration that a record names: a record of this device, or else of another one
+/// of its target. Driver, version and hash of the kernel may differ.
 fn recorded<C: Debug>(all: &[Records], device: &str, target: Target, name: &str, space: &[C]) -> Option<usize> {
     let target = target.to_string();
     let named = |device: Option<&str>| {
@@ -192,8 +197,9 @@ fn estimated<C>(target: Target, space: &[C], launch: &mut dyn FnMut(&C) -> ct::R
     times.filter(|(time, _)| *time > 0.0).min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, at)| at)
 }
 
-/// Returns the configuration of a problem. `space` has the candidates, the first of them is the default. `launch` launches
-/// a candidate by [`crate::launch::Run::run`]; it is called by the cost model and by searches.
+/// Returns the configuration of a problem. `space` has the candidates, the first of them is the
+/// default. `launch` launches a candidate by [`crate::launch::Run::run`]; it is called by the cost
+/// model and by searches.
 ///
 /// # Errors
 /// [`ct::Error::Argument`] for an empty space; those of searches.

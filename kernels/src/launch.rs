@@ -47,9 +47,10 @@ thread_local! {
     static OVERLAPPED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a call. Each kernel of this crate that the thread launches in it may start while the preceding kernel of the stream
-/// is in progress (programmatic dependent launch, on Hopper and later). It waits for the end of that kernel before its first
-/// access of memory. The time between two kernels of a graph is shorter, the results are the same.
+/// Runs a call. Each kernel of this crate that the thread launches in it may start while the
+/// preceding kernel of the stream is in progress (programmatic dependent launch, on Hopper and
+/// later). It waits for the end of that kernel before its first access of memory. The time between
+/// two kernels of a graph is shorter, the results are the same.
 ///
 /// ```
 /// use cutlet as ct;
@@ -91,11 +92,13 @@ thread_local! {
     static INVARIANT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs a call. The kernels of this crate that the thread launches in it have tiles and parts of sums that are independent of
-/// the batch: a row, token, sequence or matrix of the batch has the same bits alone and among others.
+/// Runs a call. The kernels of this crate that the thread launches in it have tiles and parts of
+/// sums that are independent of the batch: a row, token, sequence or matrix of the batch has the
+/// same bits alone and among others.
 ///
-/// The batch of each function, and the functions with this property outside of such a call, are in the table of promises of
-/// the crate's README. Shapes besides the batch, element types, alignment of arrays and the device are those of both calls.
+/// The batch of each function, and the functions with this property outside of such a call, are in
+/// the table of promises of the crate's README. Shapes other than the batch, element types,
+/// alignment of arrays and the device are those of both calls.
 ///
 /// ```
 /// use cutlet as ct;
@@ -122,7 +125,8 @@ pub fn is_batch_invariant() -> bool {
     INVARIANT.get()
 }
 
-/// Returns the extent of a batch that the host may select tiles by: `invariant` in a call of [`batch_invariant`].
+/// Returns the extent of a batch that the host may select tiles by: `invariant` in a call of
+/// [`batch_invariant`].
 pub fn of_batch(extent: usize, invariant: usize) -> usize {
     if is_batch_invariant() { invariant } else { extent }
 }
@@ -168,8 +172,8 @@ impl Run for ct::Launch<'_> {
 
 #[allow(unsafe_code, reason = "kernels wait")]
 fn dependent(launch: ct::Launch<'_>) -> ct::Launch<'_> {
-    // SAFETY: a kernel without a wait of its own waits at its start. The one kernel that accesses memory before its wait
-    // (`products::vector`) does so by permission of its caller.
+    // SAFETY: a kernel without a wait of its own waits at its start. The one kernel that accesses
+    // memory before its wait (`products::vector`) does so by permission of its caller.
     unsafe { launch.programmatic_dependent_launch() }
 }
 

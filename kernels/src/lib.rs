@@ -17,7 +17,8 @@
 //! | [`numbers`] | Fourier and Hadamard transforms, random numbers, quantisation | rows and matrices |
 //! | [`gguf`] | products with weights in the blocks q8_0 and q4_K of GGUF files | matrices |
 //!
-//! Elements are f32, f16 or bf16; all are computed with in f32. Views have any strides. Work is queued on a stream.
+//! Elements are f32, f16 or bf16; all are computed with in f32. Views have any strides. Work is
+//! queued on a stream.
 
 #![deny(unsafe_code)]
 

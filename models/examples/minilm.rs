@@ -1,7 +1,9 @@
-//! Sentence embeddings of all-MiniLM-L6-v2: `cargo run -p cutlet-models --example minilm -- FOLDER [OPTION]... [SENTENCE]...`.
+//! Sentence embeddings of all-MiniLM-L6-v2: `cargo run -p cutlet-models --example minilm -- FOLDER
+//! [OPTION]... [SENTENCE]...`.
 //!
-//! FOLDER has the weights, the configuration and the vocabulary (`models/tests/check --keep FOLDER`). The similarity of the
-//! first sentence with each one is printed.
+//! FOLDER has the weights, the configuration and the vocabulary
+//! (`models/tests/check --keep FOLDER`). The similarity of the first sentence with each one is
+//! printed.
 
 use std::path::Path;
 use std::time::Instant;

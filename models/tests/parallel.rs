@@ -1,4 +1,5 @@
-//! The decoder on several ranks of the cpu device, beside the decoder on one device with the same weights.
+//! The decoder on several ranks of the cpu device, compared with the decoder on one device with the
+//! same weights.
 
 use cutlet as ct;
 use cutlet::Device;
@@ -7,7 +8,8 @@ use cutlet_models::llama::parallel::{ParallelDecoding, ParallelPrompts, Shard};
 use cutlet_models::llama::step::Choice;
 use cutlet_models::llama::{Config, Decoding, Kind, Llama, Method, Parallel, Part, Plan, Product, Prompts, Real, Rope};
 
-/// Four key heads, groups of packed inputs for two ranks, and a vocabulary that is no multiple of a grain.
+/// Four key heads, groups of packed inputs for two ranks, and a vocabulary that is no multiple of a
+/// grain.
 const CONFIG: Config = Config {
     layers: 2,
     hidden: 128,

@@ -35,11 +35,11 @@ pub struct Hints {
     /// partitioning*.
     ///
     /// With 12 or 24 the ptx back end divides the rows of each tile among three groups of 4 or 8
-    /// warps, which share the right operands of matrix products. This needs sm_90a, products of 192
-    /// rows (with 12), no computation across rows, and one partition view for each array that is
-    /// stored to. If it is not possible, the kernel has 8 or 16 warps, and its remarks state the
-    /// reason. Without a hint, kernels with several products of 192 rows in a loop are partitioned,
-    /// as attention is.
+    /// warps. The groups share the right operands of matrix products. This needs sm_90a, products
+    /// of 192 rows (with 12), no computation across rows, and one partition view for each array
+    /// that is stored to. If it is not possible, the kernel has 8 or 16 warps, and its remarks
+    /// state the reason. Without a hint, kernels with several products of 192 rows in a loop are
+    /// partitioned, as attention is.
     ///
     /// With 4 on sm_90a, the ptx back end may select the *ping-pong* schedule: two groups of 4
     /// warps alternate the iterations of a persistent loop without carried values, so that one
@@ -47,7 +47,7 @@ pub struct Hints {
     /// and their order are the same.
     pub num_warps: Option<u32>,
     /// Number of stages of software-pipelined loops: the loads of this many iterations are in
-    /// flight. With 1, no load is issued ahead of its iteration.
+    /// flight. With 1, each load is issued in its own iteration.
     pub num_stages: Option<u32>,
     /// Number of tile blocks of one cluster (a power of two up to 16).
     ///
@@ -66,19 +66,19 @@ pub struct Hints {
     /// fewer if warps, registers of matrix products or shared memory do not permit it, and reports
     /// this in its remarks.
     pub occupancy: Option<u32>,
-    /// Maximal number of instructions of a kernel in the ptx back end, which rejects a larger one
-    /// with an error at the op that exceeds it. If `None`, the limit is 2^19 (524288), and a tile
-    /// of 1024 or more registers per thread is also an error: the assembler would take minutes.
+    /// Maximal number of instructions of a kernel in the ptx back end. A larger kernel is an error
+    /// at the op that exceeds the limit. If `None`, the limit is 2^19 (524288), and a tile of 1024
+    /// or more registers per thread is also an error: the assembler would take minutes.
     pub code_limit: Option<u32>,
     /// Number of iterations after which the cpu back end reports a
     /// [`while_loop`](crate::while_loop), or other loop without a range, as endless. If `None`, the
     /// limit is 2^24 (16777216), times 64 if the loop waits for writes of other tile blocks.
     pub loop_limit: Option<u32>,
     /// Milliseconds after which the ptx back end reports a wait that does not end
-    /// ([`Error::Hung`](crate::Error::Hung)): of warps for tiles, empty stages and turns, at
-    /// barriers, and of a loop without a range for atomic or ordered accesses of other tile blocks
-    /// (flags, locks). The report names the waits, their lines and warps and the tile block, and
-    /// the kernel ends. If `None`, the code has no such limit, and a kernel that waits forever
+    /// ([`Error::Hung`](crate::Error::Hung)): of warps for tiles, empty stages and order barriers,
+    /// at barriers, and of a loop without a range for atomic or ordered accesses of other tile
+    /// blocks (flags, locks). The report names the waits, their lines and warps and the tile block,
+    /// and the kernel ends. If `None`, the code has no such limit, and a kernel that waits forever
     /// blocks the GPU. The code is slower with a limit.
     pub wait_limit: Option<u32>,
     /// Optimization level of the assembler, from 0 to 3; `None` is 3. The assembler is the driver's
@@ -95,16 +95,17 @@ pub struct Hints {
     /// (`--sanitize=memcheck`). Code of the ptx back end does not need it: `compute-sanitizer` adds
     /// the checks.
     pub memcheck: bool,
-    /// Use of the persistent form of a kernel, in which the tile blocks that run at a time compute
-    /// all tile blocks of the grid in turn. The loads of a tile block then overlap the stores of
-    /// the last one.
+    /// Use of the persistent form of a kernel. The tile blocks that run at a time then compute all
+    /// tile blocks of the grid one after another. The loads of a tile block then overlap the stores
+    /// of the last one.
     ///
-    /// If `None`, the ptx back end uses it on sm_90a for grids of two or more tile blocks for each
-    /// that runs at a time, if a loop of the kernel has a matrix product whose loads are all by
-    /// TMA. It compiles the form at the first launch of such a grid. With `true`, smaller grids use
-    /// it, too; with `false`, none does. Kernels with atomics, early exits, loops without a range,
-    /// prints, assertions, scratch memory or [`num_blocks`](crate::num_blocks) have no such form.
-    /// The same holds for exported PTX, and for launches with [`Hints::num_ctas`].
+    /// If `None`, the ptx back end uses it on sm_90a under two conditions. The grid has two or more
+    /// tile blocks for each that runs at a time. A loop of the kernel has a matrix product whose
+    /// loads are all by TMA. It compiles the form at the first launch of such a grid. With `true`,
+    /// smaller grids use it, too; with `false`, none does. Kernels with atomics, early exits, loops
+    /// without a range, prints, assertions, scratch memory or [`num_blocks`](crate::num_blocks)
+    /// have no such form. The same holds for exported PTX, and for launches with
+    /// [`Hints::num_ctas`].
     pub persistent: Option<bool>,
     /// Requires results that do not depend on the order in which tile blocks run. A kernel with
     /// float atomics, exchanges, or used results of atomic operations is then an error.
@@ -388,7 +389,7 @@ impl Hints {
     }
 }
 
-/// Options of the assembler, besides the code.
+/// Options of the assembler in addition to the code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Assembly {
     /// Emits source lines.

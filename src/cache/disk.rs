@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_below_its_limit_and_keeps_what_was_used() {
+    fn remains_below_its_limit_and_keeps_recent_files() {
         let folder = Folder::new("limit");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
         let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);

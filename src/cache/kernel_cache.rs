@@ -24,7 +24,7 @@ use crate::ir::Module;
 use crate::kernel::StoredConstant;
 use crate::util::sort;
 
-/// Identity of a compiled kernel, besides the words of the key.
+/// Identity of a compiled kernel in addition to the words of the key.
 pub(crate) enum Identity {
     /// Kernel that is identified by its type, with the constants of its trace.
     Type(TypeId, Vec<StoredConstant>),

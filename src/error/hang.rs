@@ -30,8 +30,8 @@ pub struct Hang {
     /// The limit of each wait.
     pub limit: Duration,
     /// The waits beyond the limit. Warps of a tile block at one barrier are one wait. All waits of
-    /// the tile block that reported first come first, in the order of time. Waits of other tile
-    /// blocks at further places in the code follow.
+    /// the tile block that reported first precede all others, in the order of time. Waits of other
+    /// tile blocks at further places in the code follow.
     pub waits: Vec<StuckWait>,
 }
 

@@ -6,12 +6,12 @@ use super::module::{BlockId, Module, Op, OpId, Value};
 use super::op_table::{Effect, Opcode};
 
 impl MemOrder {
-    /// Returns true if later accesses stay behind this one.
+    /// Returns true if later accesses remain after this one.
     pub fn acquires(self) -> bool {
         matches!(self, MemOrder::Acquire | MemOrder::AcqRel)
     }
 
-    /// Returns true if earlier accesses stay before this one.
+    /// Returns true if earlier accesses remain before this one.
     pub fn releases(self) -> bool {
         matches!(self, MemOrder::Release | MemOrder::AcqRel)
     }

@@ -74,7 +74,7 @@ pub enum Results {
     Variable,
 }
 
-/// Effect of an op besides its results.
+/// Effect of an op in addition to its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Effect {

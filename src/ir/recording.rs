@@ -125,7 +125,7 @@ pub(crate) struct AccessClass {
 
 impl AccessClass {
     /// Returns true if accesses of the two classes by different tile blocks to one element are a
-    /// race, whatever the other accesses of the kernel are.
+    /// race, independently of the other accesses of the kernel.
     ///
     /// An order of two accesses needs a release after the first and an acquire before the second
     /// one, in their tile blocks.

@@ -55,8 +55,8 @@ pub(crate) fn name_of<K>() -> String {
     entry_name(std::any::type_name::<K>(), Location::caller())
 }
 
-/// Returns the last part of a type's path, as an identifier: `app::scale<f32>` gives `scale`. For
-/// a type without the path of a function, `src/main.rs:7` gives `kernel_main_7`.
+/// Returns the last part of a type's path, as an identifier: `scale` of `app::scale<f32>`. For a
+/// type without the path of a function, it is `kernel_main_7` of `src/main.rs:7`.
 pub(super) fn entry_name(path: &str, launch: &Location<'_>) -> String {
     if !is_function(path) {
         let file = launch.file().rsplit(['/', '\\']).next().unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Kernels and their launch arguments: the traits between `launch` and the front end.
 //!
 //! [`IntoKernelArg`] relates the arguments of the host to the parameters of the kernel. It converts
-//! each argument into [`LaunchArg`]s. [`KernelArgs`] is the tuple of all arguments. A launch
-//! requests three things of them:
+//! each argument into [`LaunchArg`]s. [`KernelArgs`] is the tuple of all arguments. A launch has
+//! three requirements of them:
 //! * their part of the specialization key;
 //! * their parameter words;
 //! * their traced value, only if no compiled code fits.

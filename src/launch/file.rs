@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_writer_has_left_goes() {
+    fn files_of_a_killed_writer_are_removed() {
         let folder = TemporaryFolder::new().expect("a folder");
         let path = folder.path().join("text");
         let part = Target::new(&path).expect("a target").part(true);

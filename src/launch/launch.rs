@@ -155,8 +155,8 @@ impl Launch<'_> {
         Ok(args.into_output())
     }
 
-    /// Executes the kernel with time stamps at the steps of its schedule, waits for its end and
-    /// returns the measured steps of a sample of its tile blocks. Results are those of
+    /// Executes the kernel with time stamps at the steps of its schedule, and waits for its end.
+    /// Returns the measured steps of a sample of its tile blocks. Results are those of
     /// [`Launch::launch`]. The page on debugging of the guide describes the sample.
     ///
     /// ```
@@ -210,11 +210,11 @@ impl Launch<'_> {
         };
         if remarks::wanted() {
             let executable = slot.get().expect("a slot that was specialized is filled");
-            self.say_work(device, grid, call, executable.remarks());
+            self.emit_work_remark(device, grid, call, executable.remarks());
         }
         if prove::wanted() {
             let executable = slot.get().expect("a slot that was specialized is filled");
-            self.say_proof(call, executable.remarks());
+            self.emit_proof_remark(call, executable.remarks());
         }
         run(&slot, self.stream, grid, request.programmatic_launch, self.checks_for(&request)?, args)
     }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn launches_of_a_task_have_places_of_their_own() -> Result<()> {
+    fn launches_of_a_task_have_their_own_places() -> Result<()> {
         // As if rayon executed a task during an operation of a kernel.
         let pool = rayon_core::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
         let outer = |y: ArrayMut<i32, 1>| {

@@ -1,4 +1,4 @@
-//! Options of a launch besides kernel and arguments: grid, stream, back end and hints; and its
+//! Options of a launch other than kernel and arguments: grid, stream, back end and hints; and its
 //! device.
 
 use std::sync::OnceLock;
@@ -18,7 +18,7 @@ use crate::runtime::graph::recorder;
 use crate::runtime::{Backend, Device, Stream};
 use crate::util::{report, spelling};
 
-/// Options of the generated code of a launch, besides kernel and arguments.
+/// Options of the generated code of a launch, other than kernel and arguments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CompileRequest {
     pub hints: Hints,
@@ -204,8 +204,8 @@ impl<'s> Launch<'s> {
     /// Selects exact mode: floats are elements of Z/2^32 (Z/2^64 in kernels with f64), so that sums
     /// and products are the same for every order.
     ///
-    /// Two kernels for one formula then store equal bits, whatever their tiles, splits and orders,
-    /// on all back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
+    /// Two kernels for one formula then store equal bits for all tiles, splits and orders, on all
+    /// back ends. A lost, doubled or wrong term changes the bits. The stored numbers have no
     /// meaning as floats: compare them with those of other launches in this mode. The
     /// [guide](crate::guide::exact) defines each operation. For all launches in a function:
     /// [`with_exact_mode`](crate::with_exact_mode). Environment variable for all launches:
@@ -433,7 +433,7 @@ impl<'s> Launch<'s> {
     /// [`Error::Argument`] for arrays of another device, or options that do not belong to the
     /// device.
     #[track_caller]
-    pub(super) fn device_ahead(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
+    pub(super) fn device_without_launch(&self, device: Device, args: &dyn AnyArgs) -> Result<Device> {
         let mut other = None;
         args.memory(&mut |used| {
             if !used.memory.is_absent() && used.memory.device() != device {

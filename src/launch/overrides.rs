@@ -23,9 +23,9 @@ pub(super) fn order() -> BlockOrder {
     ORDER.get()
 }
 
-/// Permits accesses by addresses that a kernel computes: to all memory; with checks of bounds, to
-/// the arrays of the cpu device; in a property test, whose kernel may be wrong, to no other memory
-/// than that of the launch.
+/// Permits accesses by addresses that a kernel computes. Without checks of bounds they are to all
+/// memory, with checks to the arrays of the cpu device. In a property test, whose kernel may be
+/// wrong, they are only to memory of the launch.
 ///
 /// # Safety
 /// That of [`Memory::allow_any`].

@@ -39,8 +39,8 @@ thread_local! {
     static RECENT: Recent<Executable> = const { Recent::new() };
 }
 
-/// Returns the words at the start of every key: the properties that code depends on besides kernel
-/// and arguments.
+/// Returns the words at the start of every key: the properties that code depends on in addition to
+/// kernel and arguments.
 #[inline]
 pub(super) fn specialization_key(device: Device, request: CompileRequest) -> WordWriter {
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
@@ -282,7 +282,7 @@ mod tests {
     use crate::launch::checks::Recorded;
 
     #[test]
-    fn each_wish_for_code_is_another_kernel() {
+    fn each_option_of_the_code_is_another_kernel() {
         let hints = Hints::new();
         let plan = PlanOverride::default();
         let all = [

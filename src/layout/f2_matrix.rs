@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn solve_gives_a_combination() {
+    fn solve_returns_a_combination() {
         let vectors = [0b0110, 0b0011, 0b0101, 0b1000];
         let span = Span::new(&vectors);
         assert_eq!(span.dimension(), 3);

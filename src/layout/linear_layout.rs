@@ -41,9 +41,9 @@ impl Layout {
     /// bits.
     ///
     /// # Panics
-    /// If an extent is not a power of two, the tile has 2^32 elements or more, the number of lane
-    /// bases is not 5, there are more than 31 register or 26 warp bases, or a basis is no element
-    /// index.
+    /// If an extent is not a power of two, the tile has 2^32 elements or more, or a basis is no
+    /// element index. If the number of lane bases is not 5, or there are more than 31 register or
+    /// 26 warp bases.
     ///
     /// ```
     /// use cutlet::layout::Layout;

@@ -11,7 +11,7 @@
 //! [`Modes`] is the notation for users: the atoms [`local`] and [`spatial`] and their products, as
 //! in `local([2, 1]) * spatial([8, 4]) * local([1, 2])`. It is lowered to a [`Layout`]. Both print
 //! as a grid of `thread: register` cells, and `to_svg` draws it.
-//! [`Tile::with_layout`](crate::Tile::with_layout) gives a tile such a layout.
+//! [`Tile::with_layout`](crate::Tile::with_layout) sets such a layout of a tile.
 //!
 //! This module depends only on shapes and hardware positions, and not on the IR, back ends or
 //! element types.

@@ -8,8 +8,8 @@ impl Layout {
     /// bits of `inner` are the lower ones.
     ///
     /// `None` if the ranks differ or both use lanes (a warp has only 32; [`Modes`](super::Modes)
-    /// has partial warps), or the product exceeds the number of elements, registers or warps of a
-    /// [`Layout`].
+    /// has partial warps). `None` also if the product exceeds the number of elements, registers or
+    /// warps of a [`Layout`].
     ///
     /// ```
     /// use cutlet::layout::{Layout, local, spatial};

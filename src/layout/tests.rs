@@ -184,7 +184,7 @@ fn reshapes_keep_the_order_of_elements() {
 }
 
 #[test]
-fn flattening_is_a_reshape_that_always_goes() {
+fn flattening_is_a_reshape_of_any_layout() {
     law(|rng| {
         let layout = any(rng, 3);
         let [a, b, c] = layout.shape() else { unreachable!() };
@@ -199,7 +199,7 @@ fn flattening_is_a_reshape_that_always_goes() {
 }
 
 #[test]
-fn axes_of_extent_one_come_and_go() {
+fn axes_of_extent_one_are_added_and_removed() {
     law(|rng| {
         let layout = any(rng, 2);
         for axes in [&[0][..], &[2], &[1, 3], &[2, 0]] {

@@ -24,7 +24,7 @@ use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, reco
 #[derive(Clone, Copy, Debug)]
 pub struct Rank<const R: usize>;
 
-/// Ranks that matrices come in: 2, or 3 with a leading batch axis.
+/// Ranks of matrices: 2, or 3 with a leading batch axis.
 ///
 /// This trait is sealed.
 ///
@@ -393,15 +393,15 @@ fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) ->
 /// mxfp8, mxfp4, nvfp4.
 ///
 /// Shapes: a `[m, k]` with scales `[m, k / block]`, b `[k, n]` with scales `[k / block, n]`, acc
-/// `[m, n]`, or all with one more axis in front. Blocks of 32, for `f4e2m1fn` also of 16 (with
-/// scales of `f8e4m3fn`, which are not to be negative, only of 16). a and b may have two types
-/// where both go with the scales: f8e4m3fn and f8e5m2, or one of them and f4e2m1fn, by blocks of
-/// 32.
+/// `[m, n]`, or all with one more axis in front. Blocks have 32 elements, for `f4e2m1fn` also 16.
+/// Scales of `f8e4m3fn` must not be negative, and have blocks of 16. a and b may have two types if
+/// both are permitted with the scales: f8e4m3fn and f8e5m2, or one of them and f4e2m1fn, by blocks
+/// of 32.
 ///
 /// The ptx back end multiplies the operands with their scales first and makes them bf16. That is
-/// exact, but for results below 2^-126, which lose bits, and from 2^128 on, which overflow; the
-/// sums are those of a product of bf16 into f32; so does tileir operands of two types. (Tile IR has
-/// the scale type on sm_100 and later only.)
+/// exact except for results below 2^-126, which lose bits, and from 2^128 on, which overflow. The
+/// sums are those of a product of bf16 into f32. The tileir back end does the same for operands of
+/// two types. (Tile IR has the scale type on sm_100 and later only.)
 ///
 /// ```
 /// use cutlet as ct;

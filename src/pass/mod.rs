@@ -1,7 +1,7 @@
 //! Passes: transformations of the IR. The optimizations are listed in [`PIPELINE`], in their order.
 //!
 //! A pass reads effects and properties of ops from the op table and stores its analyses in tables
-//! indexed by handles. The resulting module verifies. Equal modules give equal results.
+//! indexed by handles. The resulting module verifies. Equal modules have equal results.
 //!
 //! Each pass runs under its name through the pass manager, also those of the back ends.
 
@@ -33,8 +33,8 @@ pub(crate) use legalize::ordered_reduction::is_commutative;
 #[doc(hidden)]
 pub use manager::{Fault, NAMES, PassRun, record_passes};
 pub(crate) use prove::{
-    Argument, SymbolicLaunch, check_rowwise, meets_conditions, prove, prove_for_all, remove_needless_checks,
-    remove_proved_checks,
+    Argument, SymbolicLaunch, check_rowwise, prove, prove_for_all, remove_needless_checks, remove_proved_checks,
+    satisfies_conditions,
 };
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;

@@ -115,7 +115,7 @@ pub(crate) fn select_to_branch(module: &Module, min_elements: i64) -> Option<Mod
     rewrite("select_to_branch", module, |module| transform::select_to_branch::select_to_branch(module, min_elements))
 }
 
-/// Moves loads behind loops that do not use them.
+/// Sinks loads below loops that do not use them.
 pub(crate) fn sink_loads(module: &Module) -> Option<Module> {
     rewrite("sink_loads", module, transform::sink_loads::sink_loads)
 }

@@ -153,7 +153,7 @@ fn work_of_several_streams_is_ordered_by_the_arrays() -> Result<()> {
 }
 
 #[test]
-fn arrays_may_go_while_work_is_in_flight() -> Result<()> {
+fn arrays_may_be_dropped_while_work_is_in_flight() -> Result<()> {
     let Some(gpu) = gpu() else { return Ok(()) };
     let kernel = load(gpu)?;
     for round in 0..4 {
@@ -182,7 +182,7 @@ fn events_measure_work() -> Result<()> {
 }
 
 #[test]
-fn the_assembler_says_what_is_wrong() -> Result<()> {
+fn messages_of_the_assembler_are_reported() -> Result<()> {
     let Some(device) = gpu() else { return Ok(()) };
     let gpu = device.as_gpu().expect("a GPU");
     match assemble(gpu, "broken", &SPIN_THEN_ADD.replace("add.u64", "add.u65"), Assembly::default()) {
@@ -228,7 +228,7 @@ fn fault_alone() -> Result<()> {
 }
 
 #[test]
-fn a_fault_is_an_error_of_what_comes_after_it() {
+fn a_fault_is_an_error_of_later_work() {
     let Some(_) = gpu() else { return };
     let program = std::env::current_exe().expect("this program");
     let output = std::process::Command::new(program)

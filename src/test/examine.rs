@@ -4,7 +4,7 @@
 use super::arrays::element::Tolerance;
 use super::draw::Case;
 use super::failure::{Failure, Kind, differs};
-use super::instance::{Cause, Outputs, Prepared, Subject, Way, prepare};
+use super::instance::{Cause, LaunchMode, Outputs, Prepared, Subject, prepare};
 use super::laws::Law;
 use crate::backend::cpu::{BlockOrder, Checks};
 use crate::runtime::Device;
@@ -23,7 +23,7 @@ pub(super) enum Verdict {
     Failed(Failure),
 }
 
-/// Runs a case in all ways.
+/// Runs a case in all modes of a launch.
 pub(super) fn examine(subject: &dyn Subject, case: &Case, required: &Requirements) -> Verdict {
     let prepared = prepare(subject, case);
     if prepared.is_rejected {
@@ -42,7 +42,7 @@ fn first_failure(
     required: &Requirements,
 ) -> Option<Failure> {
     let tolerance = required.tolerance;
-    let checked = Way { device: Device::cpu(), checks: Checks::all(), order: BlockOrder::Grid, variant: 0 };
+    let checked = LaunchMode { device: Device::cpu(), checks: Checks::all(), order: BlockOrder::Grid, variant: 0 };
     let outputs = match prepared.execute(checked) {
         Ok(outputs) => outputs,
         Err(failure) => {
@@ -54,20 +54,20 @@ fn first_failure(
         return Some(differs(Kind::Reference, place, ""));
     }
     let order = if case.seed.is_multiple_of(2) { BlockOrder::Reverse } else { BlockOrder::Permuted(case.seed) };
-    let other = Way { checks: Checks::none(), order, variant: 1, ..checked };
+    let other = LaunchMode { checks: Checks::none(), order, variant: 1, ..checked };
     let failure = compared(prepared, other, &outputs, tolerance, Kind::Order)
         .map(|failure| attributed(prepared, (checked, other), &outputs, tolerance).unwrap_or(failure))
         .or_else(|| required.laws.iter().find_map(|law| law.violation(subject, prepared, case, tolerance)));
     failure.or_else(|| {
         let device = required.device?;
-        compared(prepared, Way { device, ..checked }, &outputs, tolerance, Kind::Device)
+        compared(prepared, LaunchMode { device, ..checked }, &outputs, tolerance, Kind::Device)
     })
 }
 
 /// Returns the failure of a launch that must have the results of the launch with all checks.
 fn compared(
     prepared: &Prepared<'_>,
-    way: Way,
+    way: LaunchMode,
     outputs: &Outputs,
     tolerance: Option<Tolerance>,
     kind: Kind,
@@ -89,17 +89,17 @@ fn compared(
     place.map(|place| differs(kind, place, kind.sentence()))
 }
 
-/// Returns the failure of a launch that has only one of the differences of the second way.
+/// Returns the failure of a launch that has only one of the differences of the second mode.
 fn attributed(
     prepared: &Prepared<'_>,
-    (checked, other): (Way, Way),
+    (checked, other): (LaunchMode, LaunchMode),
     outputs: &Outputs,
     tolerance: Option<Tolerance>,
 ) -> Option<Failure> {
     let alone = [
-        (Way { variant: other.variant, ..checked }, Kind::Memory),
-        (Way { order: other.order, ..checked }, Kind::Order),
-        (Way { checks: other.checks, ..checked }, Kind::Passes),
+        (LaunchMode { variant: other.variant, ..checked }, Kind::Memory),
+        (LaunchMode { order: other.order, ..checked }, Kind::Order),
+        (LaunchMode { checks: other.checks, ..checked }, Kind::Passes),
     ];
     alone.into_iter().find_map(|(way, kind)| compared(prepared, way, outputs, tolerance, kind))
 }

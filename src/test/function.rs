@@ -10,7 +10,7 @@ use crate::runtime::Stream;
 
 /// A function of a stream and of arrays that queues launches: the beginning of a property.
 ///
-/// A case is launched in the ways of a [`Kernel`](super::Kernel). The function gets views of the
+/// A case is launched in the modes of a [`Kernel`](super::Kernel). The function gets views of the
 /// arrays in a tuple: `DeviceView` for an [`Input`](super::Input), `DeviceViewMut` for an
 /// [`Output`](super::Output) and an [`InOut`](super::InOut). All its launches are on the stream.
 ///

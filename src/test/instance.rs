@@ -40,9 +40,9 @@ pub(super) struct Prepared<'s> {
     pub is_rejected: bool,
 }
 
-/// The way of a launch.
+/// Mode of a launch.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
+pub(super) struct LaunchMode {
     pub device: Device,
     pub checks: Checks,
     pub order: BlockOrder,
@@ -172,7 +172,7 @@ impl Prepared<'_> {
     ///
     /// Invariant: arrays are allocated only during this call, so no other launch has them as
     /// arguments.
-    pub fn execute(&self, way: Way) -> std::result::Result<Outputs, LaunchFailure> {
+    pub fn execute(&self, way: LaunchMode) -> std::result::Result<Outputs, LaunchFailure> {
         let failed = |error: Error| LaunchFailure::of(&error);
         let _release = Release(self);
         let mut uploaded = Ok(());

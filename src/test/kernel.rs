@@ -19,9 +19,10 @@ use crate::runtime::Device;
 /// A kernel whose properties are tested: the beginning of a property.
 ///
 /// The closure of [`Kernel::shapes`] generates the grid and the arguments of each case from a seed.
-/// A case is launched three times: on the cpu back end with all [`Checks`](crate::Checks); there
-/// without checks, with another order of the tile blocks and other contents of the padding around
-/// arrays; and on the GPU, if there is one.
+/// A case is launched three times. The first launch is on the cpu back end with all
+/// [`Checks`](crate::Checks). The second one is there without checks, with another order of the
+/// tile blocks and other contents of the padding around arrays. The third one is on the GPU, if
+/// there is one.
 ///
 /// ```
 /// # use cutlet::doctest::*;

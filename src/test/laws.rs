@@ -4,7 +4,7 @@ use super::arrays::array::Difference;
 use super::arrays::element::Tolerance;
 use super::draw::Case;
 use super::failure::{Failure, Kind};
-use super::instance::{Outputs, Prepared, Subject, Way, name_of, prepare};
+use super::instance::{LaunchMode, Outputs, Prepared, Subject, name_of, prepare};
 use super::random::Random;
 use crate::backend::cpu::{BlockOrder, Checks};
 use crate::runtime::Device;
@@ -58,7 +58,7 @@ impl Law {
     }
 
     fn execute(&self, prepared: &Prepared<'_>) -> Result<Outputs, Failure> {
-        let way = Way { device: Device::cpu(), checks: Checks::none(), order: BlockOrder::Grid, variant: 0 };
+        let way = LaunchMode { device: Device::cpu(), checks: Checks::none(), order: BlockOrder::Grid, variant: 0 };
         prepared.execute(way).map_err(|failure| self.failure(&failure.message))
     }
 }

@@ -635,7 +635,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_traces_do_not_come_again_after_32_bits() {
+    fn numbers_of_traces_do_not_repeat_after_32_bits() {
         let started = || {
             let mut trace = Trace::new();
             trace.builder.begin_entry("kernel", &[]);

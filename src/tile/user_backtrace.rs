@@ -81,7 +81,7 @@ fn is_users(frame: &Frame) -> bool {
     if !frame.name.split('<').next().is_some_and(|name| name.contains("::")) && !frame.name.starts_with('<') {
         return frame.place.is_some();
     }
-    // The functions that call closures and kernels do not belong to the user, whatever their type
+    // The functions that call closures and kernels do not belong to the user, for any type
     // parameters.
     if frame.name.contains("core::ops::function::") || frame.name.contains(" as cutlet::kernel::") {
         return false;
@@ -234,13 +234,13 @@ mod tests {
     }
 
     #[test]
-    fn functions_that_hand_their_place_down_are_left_out() {
+    fn track_caller_functions_are_left_out() {
         let at = Location { file: "src/layers.rs".into(), line: 20, column: 9 };
         assert_eq!(told(TEXT, Some(at))[0], "src/main.rs:31:22: `Layer::forward` is called here");
     }
 
     #[test]
-    fn names_alone_are_told_where_there_are_no_places() {
+    fn names_are_reported_without_places() {
         let names: String =
             TEXT.lines().filter(|line| !line.trim().starts_with("at ")).map(|l| format!("{l}\n")).collect();
         let expected = [

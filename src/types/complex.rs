@@ -17,7 +17,7 @@ use crate::sealed::Sealed;
 /// * A product has two multiplications and two fused multiply-adds.
 /// * A quotient is that of R. Smith (*Algorithm 116: Complex division*, 1962). Intermediate results
 ///   neither overflow nor underflow if the parts of the result are of ordinary size. Division by
-///   zero or infinity gives NaN.
+///   zero or infinity is NaN.
 ///
 /// In memory the real part precedes the imaginary part, as in C, Fortran and numpy.
 ///

@@ -64,7 +64,7 @@ pub trait Element: ElementBytes + Copy + Debug + PartialEq + Send + Sync + 'stat
     fn to_f64(self) -> f64;
 
     /// Returns the nearest value, ties to even. Integers truncate toward zero and saturate; NaN
-    /// gives 0. `f8e8m0fnu` rounds toward zero. Bool is `value != 0`.
+    /// becomes 0. `f8e8m0fnu` rounds toward zero. Bool is `value != 0`.
     fn from_f64(value: f64) -> Self;
 
     /// Returns the bit pattern in the representation of the IR (see [`crate::ir::ConstData`]).

@@ -205,7 +205,7 @@ fn place(format: &Format, negative: bool, magnitude: u64) -> u64 {
 }
 
 /// Returns a power of two, 2^(pattern - 127). The sign is ignored, and magnitudes below the
-/// smallest one give the smallest.
+/// smallest one become the smallest.
 fn round_e8m0(value: Exact, rounding: Rounding) -> u64 {
     let log2 = value.log2();
     let below = value.significand ^ (1 << value.significand.ilog2());
@@ -274,7 +274,7 @@ pub(crate) fn padding_bits(dtype: DType, padding: Padding) -> u64 {
 /// Returns the bit pattern of `value` in a float type, rounded once.
 ///
 /// `Approx` and `Full` round to nearest even, `IntToZero` rounds to zero. f8E8M0FNU has no sign and
-/// no zero: it represents the magnitude, and zero gives its smallest number.
+/// no zero: it represents the magnitude, and zero becomes its smallest number.
 ///
 /// ```
 /// use cutlet::{dtype::DType, ir::Rounding};
@@ -327,7 +327,7 @@ pub(crate) fn decode_narrow(exponent_bits: u32, mantissa_bits: u32, code: u64) -
 }
 
 /// Returns the code of the nearest number of a format as in [`decode_narrow`], ties to even. Large
-/// numbers saturate, NaN gives the largest number.
+/// numbers saturate, NaN becomes the largest number.
 pub(crate) fn encode_narrow(exponent_bits: u32, mantissa_bits: u32, value: f64) -> u64 {
     encode_to(&narrow(exponent_bits, mantissa_bits), value, Rounding::NearestEven)
 }

@@ -65,8 +65,8 @@ pub trait Narrow: Sealed + Copy + fmt::Debug + PartialEq + Send + Sync + 'static
     fn to_value(self) -> f64;
 
     /// Returns the nearest number; of two equally near ones, that with the even code. Integers
-    /// truncate toward zero, as `as` does. Large numbers become the largest number. NaN gives 0 as
-    /// an integer, and the largest number of a float without NaN.
+    /// truncate toward zero, as `as` does. Large numbers become the largest number. NaN becomes 0
+    /// as an integer, and the largest number of a float without NaN.
     fn from_value(value: f64) -> Self;
 }
 
@@ -209,7 +209,7 @@ impl<const E: u32, const M: u32> FloatN<E, M> {
     /// The smallest value.
     pub const MIN: Self = FloatN(ones(Self::WIDTH) as u8);
 
-    /// Returns the nearest value, ties to even. Large numbers saturate, NaN gives the largest
+    /// Returns the nearest value, ties to even. Large numbers saturate, NaN becomes the largest
     /// value.
     pub fn from_f32(value: f32) -> Self {
         Self::from_value(value.into())
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_they_are() {
+    fn names_are_those_of_the_types() {
         macro_rules! named {
             ($($name:ident)+) => { $(assert_eq!(<$name as Narrow>::NAME, stringify!($name));)+ };
         }

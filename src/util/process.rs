@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_makes_its_own() {
+    fn another_process_has_its_own_value() {
         static VALUE: PerProcess<u32> = PerProcess::new();
         assert_eq!([VALUE.get(|| 1), VALUE.get(|| 2)], [&1, &1]);
         // Simulates a fork after the creation of the value.

@@ -1,7 +1,8 @@
 //! Messages outside of results.
 //!
-//! A warning goes to the logger of the program with the feature `log`, else to standard error. Text
-//! that the user requests by an environment variable goes to standard error in both cases.
+//! A warning is written to the logger of the program with the feature `log`, else to standard
+//! error. Text that the user requests by an environment variable is written to standard error in
+//! both cases.
 
 /// Reports a warning of this crate.
 #[cold]

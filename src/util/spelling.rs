@@ -30,7 +30,7 @@ const VARIABLES: [&str; 22] = [
     "TESTS",
 ];
 
-/// The number of different letters up to which a name is taken for another one.
+/// Maximum number of different letters of a name and its suggested correction.
 const MAX_DISTANCE: usize = 2;
 
 /// Returns the number of letters to insert, remove, replace or swap with the next one, from `a` to

@@ -1,8 +1,9 @@
 //! No two files of a room need each other, directly or through other files of the room.
 //!
-//! What a file needs is read off its `crate::`, `super::` and `self::` paths and those that start with a module of its
-//! own, followed through re-exports to the file that defines the name. A re-export alone is no need: the `mod.rs` of a
-//! room may name all of its files, and counts only where it holds code.
+//! The needs of a file are its `crate::`, `super::` and `self::` paths, and those that start with a
+//! module of its own. Re-exports are followed to the file that defines the name. A re-export alone
+//! is no need: the `mod.rs` of a room may name all of its files, and counts only where it holds
+//! code.
 //!
 //! A method call is an edge, too, if the methods of its type are in several files ([`methods`]).
 
@@ -18,10 +19,10 @@ use methods::Methods;
 /// The names of a module or item, from the root of the crate on.
 type Name = Vec<String>;
 
-/// A name that a `use` brings in.
+/// A name that a `use` imports.
 struct Use {
     exported: bool,
-    /// As written, without what it is renamed to; ends with `*` for all names.
+    /// As written, without the new name of a renaming; ends with `*` for all names.
     path: Name,
     name: String,
 }
@@ -36,7 +37,7 @@ struct File {
     methods: Methods,
 }
 
-/// Files by name, and the name of the folder that `crate` stands for.
+/// Files by name, and the name of the folder that `crate` denotes.
 struct Tree {
     files: BTreeMap<Name, File>,
     root: Name,
@@ -64,7 +65,7 @@ impl File {
                     }
                     continue;
                 }
-                // Not what an `impl Trait` captures.
+                // Without captures of an `impl Trait`.
                 "use" if all[at + 1] != "<" => at = file.use_tree(&all, at + 1, &[], exported),
                 "mod" if all.get(at + 2) == Some(&";") => at += 2,
                 word if ITEMS.contains(&word) => {
@@ -82,7 +83,7 @@ impl File {
         file
     }
 
-    /// Reads one branch of a `use`, up to a `,`, `}` or `;`; gives where that stands.
+    /// Parses one branch of a `use`, up to a `,`, `}` or `;`; returns the index of that token.
     fn use_tree(&mut self, all: &[&str], mut at: usize, prefix: &[&str], exported: bool) -> usize {
         let mut path = prefix.to_vec();
         loop {
@@ -149,7 +150,8 @@ impl Tree {
         Tree { files, root }
     }
 
-    /// A path in the file `from` as a name; `None` where it leads out of the crate or to something local.
+    /// A path in the file `from` as a name; `None` where it leads out of the crate or to something
+    /// local.
     fn absolute(&self, from: &Name, path: &[String]) -> Option<Name> {
         let join = |base: &[String], rest: &[String]| Some([base, rest].concat());
         match path.first()?.as_str() {
@@ -179,7 +181,7 @@ impl Tree {
             let path = &used.path[..used.path.len() - usize::from(all)];
             let from = self.absolute(&module, path).filter(|from| !all || self.files.contains_key(from))?;
             let found = self.definition(&[&from, &rest[usize::from(!all)..]].concat(), asked)?;
-            // What all names are brought from may lack this one.
+            // A glob import may lack this name.
             let is_there = self.files[&found].defines.contains(item) || found.last() == Some(item);
             (!all || is_there).then_some(found)
         };
@@ -280,7 +282,7 @@ fn no_two_files_of_a_room_need_each_other() {
     assert!(texts.is_empty(), "move the common items to a file of their own:\n{}", texts.join("\n"));
 }
 
-/// Folders beside `src`, each with one room.
+/// Folders outside of `src`, each with one room.
 const OTHER_FOLDERS: &[&str] = &[
     "benches/compare/ours",
     "benches/forms",
@@ -305,7 +307,8 @@ fn no_two_files_of_another_folder_need_each_other() {
 /// Files of the ptx back end that need nothing of it.
 const PTX_TABLES: &[&str] = &["hardware", "optimizations"];
 
-/// Folders of the ptx back end, each with the folders that it may use, in addition to [`PTX_TABLES`].
+/// Folders of the ptx back end, each with the folders that it may use, in addition to
+/// [`PTX_TABLES`].
 const PTX_ROOMS: &[(&str, &[&str])] = &[
     ("isa", &[]),
     ("smem", &["tensor_map"]),
@@ -315,9 +318,9 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
     // A model of its instructions runs functions.
     ("mma", &["isa", "scalar"]),
     ("layout_inference", &["plan/extract_groups", "mma"]),
-    // What is decided before there are instructions.
+    // Decisions before instruction selection.
     ("schedule", &["layout_inference", "mma", "options", "plan/num_warps", "smem", "tensor_map"]),
-    // What that costs.
+    // Costs of these decisions.
     ("cost", &["layout_inference", "mma", "plan/num_warps", "schedule"]),
     // It selects and schedules, and knows neither the lowering nor instructions.
     ("plan", &["cost", "layout_inference", "mma", "options", "schedule", "smem"]),
@@ -347,7 +350,8 @@ fn rooms_of_the_ptx_back_end_know_what_they_may() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Folders of the schedule, each with those of the others that it may need; `build` and `layout_dump` may need all.
+/// Folders of the schedule, each with those of the others that it may need; `build` and
+/// `layout_dump` may need all.
 const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ("ir", &[]),
     ("analysis", &["ir"]),
@@ -375,7 +379,8 @@ const SCHEDULE_ROOMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Folders of `lower`, as above; the files beside them may need all folders, but for those of the first row.
+/// Folders of `lower`, as above. Files of `lower` itself may need all folders, except those of the
+/// first row.
 const LOWER_ROOMS: &[(&str, &[&str])] = &[
     ("state", &["loop_counter", "named_barriers"]),
     ("memory", &["loop_counter", "named_barriers", "state"]),
@@ -383,7 +388,8 @@ const LOWER_ROOMS: &[(&str, &[&str])] = &[
     ("compute", &["loop_counter", "named_barriers", "state", "memory", "async_ops"]),
 ];
 
-/// Folders of `layout_inference`, as above; the files beside them may need all folders.
+/// Folders of `layout_inference`, as above. Files of `layout_inference` itself may need all
+/// folders.
 const LAYOUT_ROOMS: &[(&str, &[&str])] = &[
     ("analysis", &[]),
     ("layouts", &[]),
@@ -455,7 +461,7 @@ fn circles_are_found() {
     };
     let found = |files: &[(&str, &str)]| circles(&tree(files)).len();
     let facade = ("room", "mod a;\nmod b;\npub use a::A;\npub use b::*;");
-    // Through re-exports of the room, which itself needs nobody.
+    // Through re-exports of the room, which itself needs no other room.
     assert_eq!(found(&[facade, ("room/a", "use super::B;\npub struct A(B);"), ("room/b", "pub struct B;")]), 0);
     assert_eq!(
         found(&[facade, ("room/a", "use super::B;\npub struct A(B);"), ("room/b", "pub struct B(crate::room::A);")]),
@@ -465,7 +471,7 @@ fn circles_are_found() {
     let code = ("room", "mod a;\npub struct Held;\nfn f() { a::go() }");
     assert_eq!(found(&[code, ("room/a", "use super::Held;\npub fn go() -> Held { todo!() }")]), 1);
     assert_eq!(found(&[code, ("room/a", "pub fn go() {}")]), 0);
-    // Over three files, by a module that is brought in, and in a group.
+    // Over three files, by an imported module, and in a group.
     let three = [
         ("room/a", "use super::b;\nfn a() { b::b() }"),
         ("room/b", "use super::{c::{self, C}};\npub fn b() -> C { c::c() }"),
@@ -485,7 +491,7 @@ fn circles_are_found() {
     for call in ["self.c()", "self.x.get()", "x.get()", "self.b", "b(self)"] {
         assert_eq!(calls(call), 0, "{call}");
     }
-    // What only tests need.
+    // Names that only tests need.
     assert_eq!(
         found(&[
             ("room/a", "use super::b::B;\npub struct A(B);"),

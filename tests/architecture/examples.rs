@@ -1,4 +1,4 @@
-//! Every public operation has an example that runs, and stands in the list of all.
+//! Every public operation has an example that runs, and is in the list of all operations.
 
 use std::collections::HashSet;
 use std::fs;
@@ -6,23 +6,25 @@ use std::path::{Path, PathBuf};
 
 use crate::source::{is_name, is_test, sources, tokens};
 
-/// Rooms of operations, and the files whose `pub use` say which of their names are public.
+/// Rooms of operations, and the files whose `pub use` define which of their names are public.
 const ROOMS: [(&str, &[&str]); 3] = [
     ("ops", &["ops/mod.rs", "lib.rs", "prelude.rs", "ops/pointer/mod.rs"]),
     ("tile", &["lib.rs", "prelude.rs"]),
     ("layout", &["layout/mod.rs"]),
 ];
 
-/// Rooms of what the host does, and the same files. Of these every public function has an example; types are shown by them.
+/// Rooms of host functions, and the same files. Every public function of these rooms has an
+/// example, which also shows its types.
 const HOST_ROOMS: [(&str, &[&str]); 2] = [("launch", &["lib.rs"]), ("runtime", &["lib.rs"])];
 
-/// Places there that are no part of the crate's front: calls of the driver, and types of the names of others.
+/// Places there that are no part of the crate's front: calls of the driver, and types of the names
+/// of others.
 const INNER: [&str; 3] = ["runtime/driver", "launch/compile/guard_check.rs", "launch/array_expr/generated.rs"];
 
 /// Public functions that are no items of a type, in a module of their own.
 const OPEN_FILES: [&str; 1] = ["layout/f2_matrix.rs"];
 
-/// What a scan of a file knows at a line.
+/// State of the scan of a file at a line.
 #[derive(Default)]
 struct Scan {
     /// Lines of the doc comment and attributes before the next item.
@@ -33,14 +35,14 @@ struct Scan {
     within: Option<(usize, String)>,
     operations: usize,
     without: Vec<String>,
-    /// Of what the host does: any call is an example of it.
+    /// True for functions of the host: any call is an example of them.
     host: bool,
-    /// Functions and macros: their names, and rows that would say so in the list of all.
+    /// Functions and macros: their names, and their rows in the list of all operations.
     functions: Vec<(String, String)>,
 }
 
 impl Scan {
-    /// Looks at a line. `is_public`: of the name of a type, or of a function without one.
+    /// Scans a line. `is_public`: of the name of a type, or of a function without one.
     fn line(&mut self, line: &str, is_public: &dyn Fn(&str) -> bool) {
         let (text, indent) = (line.trim(), line.len() - line.trim_start().len());
         let brackets = |text: &str| text.matches('[').count() as i32 - text.matches(']').count() as i32;
@@ -61,7 +63,8 @@ impl Scan {
         }
         if let Some(name) = item(text, indent, !self.before.is_empty()) {
             let of_type = self.within.as_ref().filter(|(impl_indent, _)| indent > *impl_indent);
-            // What a macro makes is there for tiles and scalars, or for a type that the macro gets.
+            // Methods of a macro exist for tiles and scalars, or for the type that the macro
+            // receives.
             let public = match of_type {
                 Some((_, owner)) => owner.starts_with('$') || is_public(owner),
                 None if text.starts_with("macro_rules") => self.has("macro_export"),
@@ -100,13 +103,14 @@ impl Scan {
         self.before.iter().any(|line| line.contains(text))
     }
 
-    /// Is there a code block that runs, itself, from a macro, or at the rows of the macro around?
+    /// Returns true if there is a code block that runs: of the item itself, from a macro, or at the
+    /// rows of the enclosing macro.
     fn has_example(&self) -> bool {
         let mut blocks = self.before.iter().filter_map(|line| line.strip_prefix("/// ```"));
         let runs =
             self.host || self.has("launch(") || self.has("on_cpu(") || self.has("assert") || self.has("compile(");
         let block = blocks.next();
-        // What needs a GPU is only compiled.
+        // Examples that need a GPU are only compiled.
         let shown = block == Some("") || (self.host && block == Some("no_run"));
         (shown && runs) || self.has("example!(") || self.has("$(#[$doc])")
     }
@@ -131,7 +135,8 @@ fn item(text: &str, indent: usize, is_documented: bool) -> Option<&str> {
     ["fn", "struct", "enum", "trait"].contains(&rest[kind]).then_some(if name == "$" { rest[kind + 2] } else { name })
 }
 
-/// The name of the type that an `impl` is of: `$` and a name where a macro has it; nothing for a trait's.
+/// The name of the type that an `impl` is of: `$` and a name where a macro has it; nothing for a
+/// trait's.
 fn self_type(text: &str) -> String {
     let words = tokens(text);
     let mut at = 1;
@@ -158,13 +163,14 @@ fn self_type(text: &str) -> String {
 /// Names in the `pub use` of a file.
 fn exported(text: &str) -> HashSet<String> {
     let uses = text.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
-    // Operations have a private type of a name that is public there, and the host has private functions of names of operations.
+    // Operations have a private type of a name that is public there, and the host has private
+    // functions of names of operations.
     let others = ["target::", "ops::", "crate::ops::", "crate::element::"];
     let uses = uses.filter(|list| !others.iter().any(|other| list.starts_with(other)));
     uses.flat_map(|list| tokens(list)).filter(|word| is_name(word)).map(str::to_owned).collect()
 }
 
-/// What is in a file; what has no example as `file: name`.
+/// Returns the scan of a file; items without an example are `file: name`.
 fn scan(file: &Path, text: &str, host: bool, is_public: &dyn Fn(&str) -> bool) -> Scan {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
     let mut scan = Scan { host, ..Scan::default() };
@@ -173,7 +179,7 @@ fn scan(file: &Path, text: &str, host: bool, is_public: &dyn Fn(&str) -> bool) -
     scan
 }
 
-/// What is in all files of these rooms.
+/// Returns the scan of all files of these rooms.
 fn scan_of(rooms: &[(&str, &[&str])], host: bool) -> Scan {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut all = Scan::default();
@@ -202,7 +208,7 @@ fn scan_of(rooms: &[(&str, &[&str])], host: bool) -> Scan {
 fn every_public_operation_has_a_runnable_example() {
     let Scan { operations, without, .. } = scan_of(&ROOMS, false);
     assert!(without.is_empty(), "{} of {operations} have no example that runs: {without:#?}", without.len());
-    // Were the scan to find less, it would look at the wrong things.
+    // A smaller number shows a defect of the scan.
     assert!(operations >= 500, "{operations} public operations");
 }
 
@@ -232,13 +238,13 @@ fn every_operation_is_in_the_list_of_all() {
     assert!(gone.is_empty(), "docs/operations.md lists what is not there: {gone:?}");
 }
 
-/// Operations whose names only the rows of a macro have, or that stand in other rooms.
+/// Operations whose names are only in the rows of a macro, or in other rooms.
 fn made_by_macros(name: &str) -> bool {
     name.starts_with("atomic_") || ["impl_kernel_args", "read", "write", "array_mut"].contains(&name)
 }
 
 #[test]
-fn what_lacks_an_example_is_found() {
+fn missing_examples_are_found() {
     let text = "
 /// Text.
 pub fn plain() {}

@@ -1,4 +1,4 @@
-//! Length of functions: a longer function does several things, and is split.
+//! Length of functions: a longer function has several tasks, and is split.
 
 use std::fs;
 use std::path::Path;

@@ -1,11 +1,13 @@
-//! Items that are public and hidden from the documentation: programs can use them, so they are as sound as all others.
+//! Items that are public and hidden from the documentation: programs can use them, so they are as
+//! sound as all others.
 
 use std::fs;
 use std::path::Path;
 
 use crate::source::{is_test, sources};
 
-/// Hidden items of `src/` that every build has: file, beginning, and what uses the item outside of the crate.
+/// Hidden items of `src/` that every build has: file, beginning, and the user of the item outside
+/// of the crate.
 const HIDDEN: &[(&str, &str, &str)] = &[
     ("backend/mod.rs", "pub plan: PlanOverride", "measurements of the cost model: hints never change results"),
     ("backend/mod.rs", "pub struct PlanOverride", "the same"),
@@ -57,7 +59,8 @@ fn hidden_items_are_known() {
             let item = lines[at..].iter().find(|line| !attribute(line)).unwrap();
             let before = lines[..at].iter().rev().take_while(attribute);
             let after = lines[at..].iter().take_while(attribute);
-            // Tests of this crate alone have it: the feature, or a file that is a module by that feature.
+            // Tests of this crate alone have it: the feature, or a file that is a module by that
+            // feature.
             let of_suite = before.chain(after).any(|line| line.contains("_suite")) || name == "launch/suite.rs";
             // Members of traits have no `pub`: a type that cannot be named outside seals these.
             if item.starts_with("pub ") && !of_suite {

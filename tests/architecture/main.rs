@@ -1,4 +1,4 @@
-//! The rooms of `src/` and who may know whom, read off the paths in the sources.
+//! Permitted dependencies between the rooms of `src/`, compared with the paths in the sources.
 
 mod cycles;
 mod examples;
@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 
 use source::{code_of, is_test, sources};
 
-/// A room (path prefix in `src/`, `mod.rs` and extension left out) and the rooms it may name.
-/// The longest matching prefix counts. A room may always name itself and what lies within it.
+/// A room (path prefix in `src/`, `mod.rs` and extension left out) and the rooms it may name. The
+/// longest matching prefix counts. A room may always name itself and its contents.
 const ROOMS: &[(&str, &[&str])] = &[
     ("error", &[]),
     ("target", &[]),
     ("sealed", &[]),
     ("util", &[]),
     ("types/dtype", &[]),
-    // Of the IR, the names of the rounding modes.
+    // Only the names of the rounding modes are from the IR.
     ("types/float_codec", &["types/dtype", "ir"]),
     ("layout", &["error", "util"]),
     ("types/element", &["types/float_codec", "types/dtype", "error", "ir", "sealed"]),
@@ -42,7 +42,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         "backend/ptx",
         &["backend", "ir", "pass", "types/float_codec", "layout", "types/dtype", "error", "target", "util"],
     ),
-    // Runs what one back end plans by means of another one.
+    // Runs the plans of one back end by means of another one.
     (
         "backend/schedule_sim",
         &["backend", "backend/cpu", "backend/ptx", "ir", "layout", "types/dtype", "error", "target"],
@@ -80,13 +80,13 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("lib", &["*"]),
 ];
 
-/// Rooms that only these rooms may name, whatever the table above says.
+/// Rooms that only these rooms may name, in precedence over the table above.
 const TOP: &[(&str, &[&str])] = &[
     ("runtime", &["runtime", "launch", "kernel", "test", "lib"]),
     ("launch", &["runtime", "launch", "test", "lib", "prelude", "doctest"]),
 ];
 
-/// Names that the crate root re-exports, and the room they come from.
+/// Names that the crate root re-exports, and their rooms.
 const ROOT_NAMES: &[(&str, &str)] = &[
     ("Diagnostic", "error"),
     ("Error", "error"),
@@ -147,7 +147,7 @@ fn crate_paths(code: &str) -> BTreeSet<String> {
     paths
 }
 
-/// The room that a path of names lies in.
+/// Returns the room of a path of names.
 fn room_of(path: &str) -> Option<&'static str> {
     let first = path.split('/').next().unwrap();
     if let Some((_, room)) = ROOT_NAMES.iter().find(|(name, _)| *name == first) {

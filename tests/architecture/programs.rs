@@ -1,12 +1,12 @@
-//! The examples stand alone: what a reader copies is one short file.
+//! Each example is one short file without further modules.
 
 use std::fs;
 use std::path::Path;
 
-/// Lines before `main`, with the head of the file: kernels and what belongs to them.
+/// Lines before `main`, with the head of the file: kernels and their helpers.
 const MAX_LINES: usize = 59;
 
-/// What is wrong with an example.
+/// Returns the faults of an example.
 fn faults(text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     match text.lines().position(|line| line.trim_start_matches("pub ").starts_with("fn main(")) {
@@ -42,7 +42,7 @@ fn examples_stand_alone() {
 }
 
 #[test]
-fn what_does_not_stand_alone_is_found() {
+fn dependent_examples_are_found() {
     assert!(faults("use cutlet as ct;\nuse std::fs;\nfn main() {}\n").is_empty());
     assert_eq!(faults("mod harness;\nuse anyhow::Result;\nfn main() {}\n").len(), 2);
     assert_eq!(faults(&format!("{}fn main() {{}}\n", "\n".repeat(60))).len(), 1);

@@ -1,4 +1,4 @@
-//! The source files and what of their text is code of the crate.
+//! Source files, and the part of their text that is code of the crate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,13 @@ pub fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// Is the file a module of tests?
+/// Returns true if the file is a module of tests.
 pub fn is_test(file: &Path) -> bool {
     file.components().any(|part| ["tests", "tests.rs"].iter().any(|test| part.as_os_str() == *test))
 }
 
-/// The text without comments, without what stands in quotation marks, and without what is only compiled for tests.
+/// Returns the text without comments, without the contents of string literals, and without items
+/// that are only compiled for tests.
 pub fn code_of(text: &str) -> String {
     let text = without_comments_and_texts(text);
     let mut code = String::new();
@@ -68,7 +69,7 @@ fn raw_length(text: &str) -> usize {
     text[start..].find(&end).map_or(text.len(), |at| start + at + end.len())
 }
 
-/// Length of what starts and ends with a quotation mark.
+/// Returns the length of a literal between quotation marks.
 fn quoted_length(text: &str, mark: char) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -82,7 +83,7 @@ fn quoted_length(text: &str, mark: char) -> usize {
     text.len()
 }
 
-/// Where the first item of a text ends: after its braces, or after a `;` before any.
+/// Returns the end of the first item of a text: after its braces, or after a `;` before any brace.
 fn end_of_item(text: &str) -> usize {
     let mut depth = 0;
     for (at, c) in text.char_indices() {
@@ -114,7 +115,7 @@ pub fn tokens(code: &str) -> Vec<&str> {
     tokens
 }
 
-/// Is the token a name or a number?
+/// Returns true if the token is a name or a number.
 pub fn is_name(token: &str) -> bool {
     token.chars().all(is_word)
 }

@@ -1,4 +1,4 @@
-//! Loads, stores and what else is done with memory.
+//! Loads, stores and other accesses to memory.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -274,7 +274,7 @@ fn indices_and_parts_of_arrays() {
         let _ = a.slice(0, ct::at(3)..ct::at(5));
         let _ = a.step(0, -1);
         let _ = a.swap_axes(0, 2);
-        // What follows from a problem is silent.
+        // Consequential problems are not reported.
         out.store((0, 0), out.index_axis(3, 0).reshape((4, 4)).load((0, 0), [4, 4]));
     });
     assert_eq!(

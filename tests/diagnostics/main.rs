@@ -1,7 +1,7 @@
-//! Misuse of the front end: the whole text of what the user reads.
+//! Misuse of the front end: the whole text of the messages.
 //!
-//! Places are printed as `FILE:LINE:COLUMN` of these files; the tests replace them by the text of that line, cut
-//! at the column, so that they survive edits.
+//! Places are printed as `FILE:LINE:COLUMN` of these files; the tests replace them by the text of
+//! that line, cut at the column, so that they survive edits.
 
 mod arrays;
 mod control;
@@ -41,7 +41,7 @@ fn with_source(text: &str) -> String {
     result
 }
 
-/// A text without what tells of calls: whether these have places is up to the build.
+/// Returns a text without its notes on calls, whose places depend on the build.
 fn without_calls(text: &str) -> String {
     let tells = |line: &&str| [" is called ", ": kernel `kernel` is traced"].iter().any(|part| line.contains(part));
     text.lines().filter(|line| !tells(line)).collect::<Vec<_>>().join("\n")

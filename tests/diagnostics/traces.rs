@@ -1,4 +1,4 @@
-//! What belongs to which trace, and which problems are told.
+//! Values of other traces, and the problems that a trace reports.
 
 use std::cell::Cell;
 
@@ -17,7 +17,8 @@ fn twice(body: impl Fn() -> Tile<f32, 2>) {
     let _ = (body(), body());
 }
 
-/// What is called on the way to a problem, innermost first, and how often the place of the call is known.
+/// Returns the calls that lead to a problem, innermost first, and the number of calls with a known
+/// place.
 fn calls(text: &str) -> (Vec<String>, usize) {
     let lines: Vec<&str> = text.lines().filter(|line| line.contains(" is called ")).collect();
     let known = lines.iter().filter(|line| line.trim_start().starts_with('<')).count();

@@ -1,8 +1,9 @@
-//! What pages show of the library's output is what the library says: remarks in `docs/tutorial.md`, the message of the
-//! first mistake in `README.md`, pictures in `docs/`.
+//! Equality of the output in pages and the output of the library: remarks in `docs/tutorial.md`,
+//! the message of the first mistake in `README.md`, pictures in `docs/`.
 //!
-//! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about its code; places are lines
-//! of the block, as if it were `src/main.rs`. `CUTLET_BLESS=1 cargo test --test documented_output` writes what is said now into the
+//! A page shows a kernel in a block of Rust, and below it, in a block of text, the remarks about
+//! its code. Places are lines of the block, as if it were `src/main.rs`.
+//! `CUTLET_BLESS=1 cargo test --test documented_output` writes the current output into the
 //! tutorial, for a person to read.
 
 #[path = "../../benches/kernels/measure/examples.rs"]
@@ -25,7 +26,7 @@ const KERNELS: &str = include_str!("kernels.rs");
 /// Kernels of the page, in order.
 const NAMES: [&str; 7] = ["vadd", "transpose", "softmax", "column_sums", "embedding", "matmul", "attention"];
 
-/// Generates the code of all kernels; with `CUTLET_REMARKS=1` remarks about each come out.
+/// Generates the code of all kernels; with `CUTLET_REMARKS=1` remarks about each are printed.
 fn generate() -> ct::Result<()> {
     let (vector, matrix) = (ArraySpec::<f32, 1>::new([1 << 20]), ArraySpec::<f32, 2>::new([4096, 4096]));
     let half = ArraySpec::<ct::f16, 2>::new([4096, 4096]);
@@ -46,7 +47,7 @@ fn generate() -> ct::Result<()> {
     Ok(())
 }
 
-/// In a process of its own, for [`remarks`]: generates, if it is asked to.
+/// In a process of its own, for [`remarks`]: generates code if the variable requests it.
 #[test]
 fn generate_if_asked() -> ct::Result<()> {
     if std::env::var_os(ASKED).is_some() { generate() } else { Ok(()) }
@@ -56,7 +57,7 @@ fn generate_if_asked() -> ct::Result<()> {
 fn remarks() -> Vec<String> {
     let mut program = Command::new(std::env::current_exe().expect("the program has a place"));
     let program = program.args(["--exact", "generate_if_asked", "--nocapture", "--test-threads", "1"]);
-    // Neither a GPU nor an assembler that may be there has a say.
+    // The result is independent of a GPU and an assembler.
     let program = program.env("CUDA_VISIBLE_DEVICES", "").env("CUTLET_PTXAS", "/none");
     let output = program.env(ASKED, "1").env("CUTLET_REMARKS", "1").output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);
@@ -83,7 +84,7 @@ fn kernel(name: &str) -> (&'static str, usize) {
     (&KERNELS[start..end], KERNELS[..start].lines().count())
 }
 
-/// Where the block of Rust with this kernel starts on the page, and the kernel.
+/// Returns the starts of the block of Rust with this kernel on the page, and of the kernel.
 fn shown(name: &str) -> (usize, usize) {
     let at =
         PAGE.find(kernel(name).0).unwrap_or_else(|| panic!("the page has no kernel {name} as it is in kernels.rs"));
@@ -168,7 +169,8 @@ fn the_steps_are_those_of_the_example() {
     assert_eq!(kernels, 8);
 }
 
-/// The program of the README is kernel and launch; with the change that it names, it says what stands below.
+/// The program of the README has the kernel and a launch. With the change that the README names,
+/// its message is that of the README.
 #[test]
 fn the_readme_shows_the_first_mistake() -> ct::Result<()> {
     let page = include_str!("../../README.md");

@@ -1,7 +1,7 @@
 //! The table of `docs/speed.md` about forms of operands, and how each travels on sm_80 and sm_90a.
 //!
-//! Each form is the left operand of a product in a loop. The table shows what the remarks say about its load.
-//! `CUTLET_BLESS=1 cargo test --test documented_output` writes the table.
+//! Each form is the left operand of a product in a loop. The table shows the remarks about its
+//! load. `CUTLET_BLESS=1 cargo test --test documented_output` writes the table.
 
 use std::process::Command;
 
@@ -81,7 +81,8 @@ fn product(
     y.store((i, 0), sum);
 }
 
-/// In a process of its own, for [`table`]: generates the code of all forms, if it is asked to.
+/// In a process of its own, for [`table`]: generates the code of all forms if the variable requests
+/// it.
 #[test]
 fn generate_forms_if_asked() -> ct::Result<()> {
     if std::env::var_os(ASKED).is_none() {

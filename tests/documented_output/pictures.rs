@@ -1,5 +1,6 @@
-//! Pictures in `docs/`: the fragment of a matrix multiplication in the registers of a warp, and the roofline of an H200 with
-//! examples. The library counts the work of the kernels; rates are those of `benches/compare/measured.tsv`.
+//! Pictures in `docs/`: the fragment of a matrix multiplication in the registers of a warp, and the
+//! roofline of an H200 with examples. The library counts the work of the kernels; rates are those
+//! of `benches/compare/measured.tsv`.
 
 use std::path::Path;
 
@@ -13,7 +14,8 @@ use crate::examples;
 const MEMORY: f64 = 4.8e12;
 const TENSOR: f64 = 989e12;
 
-/// Ranges of the axes: powers of two of operations per byte, and powers of ten of operations per second.
+/// Ranges of the axes: powers of two of operations per byte, and powers of ten of operations per
+/// second.
 const X_RANGE: [f64; 2] = [-5.0, 13.0];
 const Y_RANGE: [f64; 2] = [10.5, 15.5];
 /// Size of the picture; left, right, top and bottom of the plot in it.

@@ -31,7 +31,8 @@ fn textbook(
     out.store((0, 0), (weights.unsqueeze(2) * values.unsqueeze(0)).sum(1).squeeze(1));
 }
 
-/// The online form (Milakov and Gimelshein, 2018): a tile of keys at a time, the sums rescaled by each new maximum.
+/// The online form (Milakov and Gimelshein, 2018): a tile of keys at a time, the sums rescaled by
+/// each new maximum.
 fn online(
     (q, k, v): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
     out: ArrayMut<f32, 2>,

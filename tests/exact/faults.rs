@@ -1,4 +1,5 @@
-//! Planted faults: one term of a sum of products is lost, doubled, or takes its factor from its neighbour.
+//! Planted faults: one term of a sum of products is lost, doubled, or takes its factor from its
+//! neighbour.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -7,10 +8,12 @@ use super::{bits, exact, noise, places};
 
 const TERMS: usize = 2048;
 const FAULTS: usize = 1000;
-/// The error that the differential suite permits in products, as a fraction of the sum of magnitudes.
+/// The error that the differential suite permits in products, as a fraction of the sum of
+/// magnitudes.
 const TOLERANCE: f64 = 1e-5;
 
-/// Each block adds all products, with its own fault: its kind (0: lost, 1: doubled, 2: neighbour, 3: none) and term.
+/// Each block adds all products, with its own fault: its kind (0: lost, 1: doubled, 2: neighbour,
+/// 3: none) and term.
 fn faulty(
     (x, y): (Array<f16, 1>, Array<f16, 1>),
     (kinds, terms): (Array<i32, 1>, Array<i32, 1>),

@@ -57,7 +57,7 @@ fn kernels_without_the_mode_are_refused_and_with_it_reusable() -> ct::Result<()>
     Ok(())
 }
 
-/// A function selects the mode for its launches, and the one around it has it again behind it.
+/// A function selects the mode for its launches, and the one around it has it again after it.
 #[test]
 fn a_function_selects_the_mode() -> ct::Result<()> {
     let device = ct::Device::cpu();

@@ -1,8 +1,8 @@
-//! Exact mode: kernels for one formula store equal bits, whatever their tiles, splits and orders, and a fault of one term
-//! changes the bits.
+//! Exact mode: kernels for one formula store equal bits for all tiles, splits and orders, and a
+//! fault of one term changes the bits.
 //!
-//! Each test runs on the cpu back end, and on a GPU if one is present: through PTX, and through Tile IR if `tileiras` or the
-//! driver compiles it.
+//! Each test runs on the cpu back end, and on a GPU if one is present: through PTX, and through
+//! Tile IR if `tileiras` or the driver compiles it.
 
 mod attention;
 mod faults;
@@ -45,7 +45,8 @@ fn noise(at: usize, way: u64) -> f32 {
     (x >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
-/// Checks that all results are those of the first place and form, with the names of those that differ.
+/// Checks that all results are those of the first place and form, with the names of those that
+/// differ.
 fn assert_equal(results: &[(String, Vec<u64>)]) {
     let (first, expected) = &results[0];
     assert!(expected.iter().any(|&word| word != expected[0]), "{first}: all elements are equal");

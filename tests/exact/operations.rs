@@ -105,8 +105,8 @@ fn arguments_are_constants() -> ct::Result<()> {
     Ok(())
 }
 
-/// The low bits of a result depend on the low bits of the operands: a result of 16 bits through an array of 16 bits
-/// is that through registers.
+/// The low bits of a result depend on the low bits of the operands: a result of 16 bits through an
+/// array of 16 bits is that through registers.
 #[test]
 fn arrays_of_16_bits_keep_results_of_16_bits() -> ct::Result<()> {
     fn through(x: Array<f32, 1>, [half, out]: [ArrayMut<f16, 1>; 2], is_stored: bool) {

@@ -112,8 +112,8 @@ fn expanded_squares_are_equal() -> ct::Result<()> {
     Ok(())
 }
 
-/// Sums of columns in arrays of 16 bits: by one block, by additions of tiles, and by additions of elements, several of
-/// them to one. An array of an odd length ends inside of a word.
+/// Sums of columns in arrays of 16 bits: by one block, by additions of tiles, and by additions of
+/// elements, several of them to one. An array of an odd length ends inside of a word.
 fn columns<T: ct::ops::AtomicAdd>(x: Array<T, 2>, y: ArrayMut<T, 1>, form: Columns) {
     let tile = [4, 32];
     let part = |i: Scalar<i32>| x.load((i, 0), tile).cast::<f32>().sum(0).squeeze(0).cast::<T>();

@@ -1,4 +1,5 @@
-//! What depends on cutlet and on cudarc, however that is linked: hands memory of cudarc to a kernel.
+//! Program that depends on cutlet and on cudarc with any linkage: passes memory of cudarc to a
+//! kernel.
 
 use std::sync::Arc;
 

@@ -87,7 +87,7 @@ fn recursion() -> String {
     problems(kernel, (array_mut(), 5))
 }
 
-/// What rustc says of the range, and what the trace says of `ct::range`.
+/// Returns the error of rustc for the range, and that of the trace for `ct::range`.
 fn rust_loop() -> String {
     fn kernel(a: Array<f32, 2>, n: Scalar<i32>) {
         for i in ct::range(0, n) {

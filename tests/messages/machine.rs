@@ -63,7 +63,7 @@ fn large_transpose() -> String {
     )
 }
 
-/// Said on standard error, where the code is made.
+/// Messages on standard error, during the generation of code.
 fn many_registers() -> String {
     let unasked = in_another_process("machine::registers", &[]);
     let asked = in_another_process("machine::registers", &[("CUTLET_REMARKS", "1")]);
@@ -90,7 +90,7 @@ fn no_gpu() -> String {
     }
 }
 
-/// Of a driver library that only says how old it is.
+/// Returns the message for a driver library with nothing but an old version.
 fn old_driver() -> String {
     let folder = std::env::temp_dir().join(format!("cutlet-old-driver-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -123,7 +123,7 @@ fn odd_hint() -> String {
     format!("{on_cpu}\nas PTX: {as_ptx}")
 }
 
-/// What a test of this program says in a process of its own, with these variables.
+/// Returns the output of a test of this program in a process of its own, with these variables.
 pub fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]).env("CUTLET_MESSAGES_CHILD", "1");
@@ -131,7 +131,8 @@ pub fn in_another_process(test: &str, variables: &[(&str, &str)]) -> String {
     String::from_utf8_lossy(&output.stderr).trim().to_string()
 }
 
-/// Returns true in a process of [`in_another_process`]. With the feature `log`, its warnings are written as without.
+/// Returns true in a process of [`in_another_process`]. With the feature `log`, its warnings are
+/// written as without.
 pub fn is_child() -> bool {
     let is_child = std::env::var_os("CUTLET_MESSAGES_CHILD").is_some();
     #[cfg(feature = "log")]
@@ -176,7 +177,7 @@ fn unknown_backend() -> String {
     [said("CUTLET_BACKEND", "cuda"), said("CUTLET_TARGET", "hopper")].join("\n")
 }
 
-/// As Rust prints what `main` returns.
+/// The output of Rust for the result of `main`.
 fn from_main() -> String {
     fn kernel(a: Array<f32, 1>) {
         let _ = a.load(0, [64]) + a.load(0, [32]);

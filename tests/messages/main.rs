@@ -1,11 +1,13 @@
-//! What a user reads when something is wrong: 66 plausible mistakes and 55 of first users, the answer to each of them as text
-//! (`said/`), and a score beside it. And what rustc says of wrong types (`fail/types/`).
+//! Messages to users: 66 plausible mistakes and 55 of first users, with the text of each message
+//! (`said/`) and its score. Also the errors of rustc for wrong types (`fail/types/`).
 //!
-//! Scores: 0 crash, hang or silent wrong result; 1 an error without the user's place, or in internal words; 2 the right
-//! place and cause; 3 with the shapes or types involved, and the way out. What simply works as meant counts 3.
+//! Scores: 0 crash, hang or silent wrong result; 1 an error without the user's place, or in
+//! internal words; 2 the right place and cause; 3 with the shapes or types involved, and the fix.
+//! Code that works as intended has score 3.
 //!
-//! `cargo test --test messages -- score --nocapture` prints the table, the sums and the means; `CUTLET_BLESS=1 cargo test --test
-//! messages` writes what is said now into `said/`, for a person to read.
+//! `cargo test --test messages -- score --nocapture` prints the table, the sums and the means;
+//! `CUTLET_BLESS=1 cargo test --test messages` writes the current messages into `said/`, for review
+//! by a person.
 
 mod flow;
 mod launches;
@@ -30,7 +32,7 @@ const GROUPS: [Group; 9] = [
     Group { name: "new_steps", about: "first users: ecosystem, first steps", cases: &newcomers::FIRST_STEPS },
 ];
 
-/// How many of the groups are of the 66 mistakes.
+/// Number of groups of the 66 mistakes.
 const OLD: usize = 4;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What users of std, NumPy, Triton, cudarc and candle write first.
+//! First mistakes of users of std, NumPy, Triton, cudarc and candle.
 
 use cutlet as ct;
 use cutlet::foreign::dlpack;
@@ -89,7 +89,7 @@ fn copy(a: Array<f32, 1>, c: ArrayMut<f32, 1>, tile: usize) {
     c.store(i, a.load(i, [tile]) + 1.0);
 }
 
-/// With checks, and what is said on standard error without.
+/// The message with checks, and that on standard error without.
 fn element_offset() -> String {
     let a = Device::cpu().zeros::<f32, 1>([1000]).unwrap();
     let mut c = Device::cpu().zeros([1000]).unwrap();
@@ -109,7 +109,7 @@ fn offsets() {
     }
 }
 
-/// What is counted from the end, and an axis that does not exist.
+/// Axes that are counted from the end, and an axis that does not exist.
 fn negative_axes() -> String {
     fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
         let x = a.load((0, 0), [2, 4]);
@@ -206,7 +206,7 @@ fn large_print() -> String {
     printed_by("newcomers::prints")
 }
 
-/// What a kernel of a test of this program prints: the lines that begin with `printed:`.
+/// Returns the output of a kernel of a test of this program: the lines that begin with `printed:`.
 fn printed_by(test: &str) -> String {
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
     command.args(["--exact", test, "--nocapture", "--test-threads", "1"]);
@@ -215,7 +215,7 @@ fn printed_by(test: &str) -> String {
     text.lines().filter_map(|line| Some(line.split_once("printed: ")?.1)).collect::<Vec<_>>().join("\n")
 }
 
-/// What a kernel prints, without checks of the process.
+/// Output of a kernel, without checks of the process.
 #[test]
 fn prints() {
     fn kernel() {

@@ -1,4 +1,5 @@
-//! What rustc says of the files of `fail/`: one run for each, against the library as it was built for this program.
+//! Diagnostics of rustc for the files of `fail/`: one run for each, against the library that was
+//! built for this program.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,8 +7,8 @@ use std::sync::Mutex;
 
 use crate::said::folder;
 
-/// Parts of a diagnostic that tell of this crate's inner parts; a user reads past them. The part about `println` depends on
-/// the sources of the standard library, which are not on each machine.
+/// Parts of a diagnostic that tell of this crate's inner parts; a user reads past them. The part
+/// about `println` depends on the sources of the standard library, which are not on each machine.
 const LEFT_OUT: [&str; 14] = [
     "= help: the following types",
     "= help: the trait",
@@ -25,7 +26,7 @@ const LEFT_OUT: [&str; 14] = [
     "note: `println` could also refer to",
 ];
 
-/// What rustc says of a file, and of which file.
+/// Diagnostics of rustc by file.
 static SAID: Mutex<Vec<(&str, Vec<Said>)>> = Mutex::new(Vec::new());
 
 /// One error, and its line in the file.
@@ -34,7 +35,7 @@ struct Said {
     text: String,
 }
 
-/// What is said of the part of `fail/FILE.rs` that is headed by `// ## TITLE`.
+/// Returns the diagnostics for the part of `fail/FILE.rs` with the heading `// ## TITLE`.
 pub fn said(file: &'static str, title: &str) -> String {
     let path = folder().join("fail").join(file).with_extension("rs");
     let source = std::fs::read_to_string(&path).expect("the file of this case");
@@ -59,8 +60,9 @@ pub fn command() -> Command {
     Command::new(std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into()))
 }
 
-/// What is said of each file of `fail/types/`: wrong element types and ranks do not compile, nor does a loop body that
-/// assigns to a captured variable, nor an argument or element type of the user's that unsafe code would have to trust.
+/// Returns the diagnostics for each file of `fail/types/`: wrong element types and ranks do not
+/// compile. A loop body that assigns to a captured variable does not compile either, nor do
+/// argument and element types of users that unsafe code would trust.
 pub fn of_types() -> Vec<(String, String)> {
     let files = std::fs::read_dir(folder().join("fail/types")).expect("the folder").flatten();
     let mut names: Vec<String> =
@@ -74,7 +76,7 @@ pub fn of_types() -> Vec<(String, String)> {
     names.into_iter().map(said).collect()
 }
 
-/// Everything that is said of a file, which must not compile.
+/// Returns all diagnostics of a file, which must not compile.
 fn compile(file: &str) -> Vec<Said> {
     let (library, dependencies) = library();
     let out = format!("cutlet-messages-{}-{}", std::process::id(), file.replace('/', "-"));
@@ -93,7 +95,7 @@ fn compile(file: &str) -> Vec<Said> {
     text.split("\n\n").filter_map(|block| one(block, file)).collect()
 }
 
-/// The library that was built last before this program, and where it lies.
+/// Returns the library that was built last before this program, and the folder of its dependencies.
 fn library() -> (PathBuf, PathBuf) {
     let program = std::env::current_exe().expect("this program");
     let built = program.metadata().and_then(|meta| meta.modified()).expect("its time");
@@ -109,7 +111,7 @@ fn library() -> (PathBuf, PathBuf) {
     (newest.expect("the library beside this program").1, folder)
 }
 
-/// One diagnostic without line numbers, paths, and what is left out.
+/// Returns one diagnostic without line numbers, paths, and the parts of `LEFT_OUT`.
 fn one(block: &str, file: &str) -> Option<Said> {
     if !block.trim_start().starts_with("error") || block.contains("error: aborting due to") {
         return None;

@@ -1,4 +1,4 @@
-//! Cases, and the comparison of what they say with the text that is kept.
+//! Cases, and the comparison of their messages with the stored text.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -14,11 +14,12 @@ pub struct Case {
     pub answer: Answer,
 }
 
-/// Where its answer comes from.
+/// Source of the message of a case.
 pub enum Answer {
-    /// The text that this gives.
+    /// The text that this function returns.
     Said(fn() -> String),
-    /// What rustc says of the part of this file of `fail/` that is headed by the case's title.
+    /// The diagnostics of rustc for the part of this file of `fail/` with the case's title as
+    /// heading.
     Rustc(&'static str),
 }
 
@@ -36,7 +37,7 @@ pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages")
 }
 
-/// Compares what the cases of a group say with `said/NAME.txt`.
+/// Compares the messages of a group with `said/NAME.txt`.
 pub fn compare(group: &Group) {
     let said = |case: &Case| {
         let said = match case.answer {
@@ -48,7 +49,8 @@ pub fn compare(group: &Group) {
     compare_texts(group.name, group.cases.iter().map(said).collect());
 }
 
-/// Compares texts, each with its head, with `said/NAME.txt`; or keeps them there, if the environment says so.
+/// Compares texts, each with its head, with `said/NAME.txt`; or keeps them there, if the
+/// environment says so.
 pub fn compare_texts(name: &str, texts: Vec<(String, String)>) {
     let path = folder().join("said").join(name).with_extension("txt");
     let part = |(head, text): (String, String)| format!("## {head}\n{}\n", text.trim_end());
@@ -65,7 +67,7 @@ pub fn compare_texts(name: &str, texts: Vec<(String, String)>) {
     assert_eq!(kept, now.join("\n"), "{}", path.display());
 }
 
-/// The answer, if it comes in time.
+/// Returns the message, unless the time limit is exceeded.
 fn within_limit(title: &str, answer: fn() -> String) -> String {
     let (send, receive) = mpsc::channel();
     let thread = std::thread::spawn(move || send.send(answer()));
@@ -79,7 +81,8 @@ fn within_limit(title: &str, answer: fn() -> String) -> String {
     }
 }
 
-/// Replaces each `tests/messages/FILE.rs:LINE:COLUMN` by `<source text from there>`, which survives edits.
+/// Replaces each `tests/messages/FILE.rs:LINE:COLUMN` by `<source text from there>`, which survives
+/// edits.
 fn with_source(text: &str) -> String {
     let mut parts = text.split("tests/messages/");
     let mut result = parts.next().unwrap_or_default().to_string();

@@ -38,7 +38,7 @@ pub fn array_mut<T: Element, const R: usize>() -> ArraySpecMut<T, R> {
     array().mutable()
 }
 
-/// What is wrong with a kernel, as its trace says it.
+/// Returns the problems that the trace of a kernel reports.
 #[track_caller]
 pub fn problems<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> String {
     match trace_kernel("kernel", &kernel, &Arguments::new(args)) {
@@ -66,7 +66,7 @@ fn tile_of_100() -> String {
         c.store((0, 0), a.load((0, 0), [100, 8]).sum(1));
     }
     fn kernel(a: Array<f32, 2>, c: ArrayMut<f32, 2>) {
-        // Nothing is said of what only follows.
+        // Consequential problems are not reported.
         let x = a.load((0, 0), [0, 8]);
         c.store((0, 0), x.sum(1) + x.transpose() + x.sum(2) + x.squeeze(1).unsqueeze(1));
         let [_, _] = x.split(0);

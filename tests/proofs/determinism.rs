@@ -1,4 +1,5 @@
-//! `Hints::deterministic`: planted mistakes, each with the operation that breaks it, and kernels that pass.
+//! `Hints::deterministic`: planted mistakes, each with the operation that breaks it, and kernels
+//! that pass.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -88,8 +89,9 @@ fn shares_of_other_blocks() {
         let options = ct::ScatterOptions::new().relaxed(ct::Scope::Device);
         y.entry((ct::bid(0) + 1, 0)).store_with(before + own, options);
     });
-    // Stream-K: the first tile block of a tile waits for the shares of later ones. The order is fixed, which no rule of
-    // operations shows: the kernel of `matmul` is tested by its bits instead.
+    // Stream-K: the first tile block of a tile waits for the shares of later ones. The order is
+    // fixed, which no rule of operations shows: the kernel of `matmul` is tested by its bits
+    // instead.
     fails(seen, |x, flags, y| {
         let acquire = ct::GatherOptions::new().acquire(ct::Scope::Device);
         ct::while_loop((), |()| flags.entry(1).load_with(acquire).ne(1), |()| ());

@@ -1,5 +1,5 @@
-//! Proofs for all extents: usual kernels, planted mistakes, and random kernels whose proofs are compared with those of
-//! concrete extents.
+//! Proofs for all extents: usual kernels, planted mistakes, and random kernels whose proofs are
+//! compared with those of concrete extents.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};
@@ -105,7 +105,7 @@ fn planted_mistakes_have_concrete_counter_examples() {
 }
 
 #[test]
-fn what_is_not_decided_is_unknown() {
+fn undecided_properties_are_unknown() {
     let n = size("n");
     // A table decides.
     let table = |rows: Array<i32, 1>, y: ArrayMut<f32, 1>| y.store(rows.load_scalar(ct::bid(0)), ct::ones([16]));
@@ -182,8 +182,8 @@ impl Case {
     }
 }
 
-/// Compares proofs for all extents with those of concrete ones. Returns the numbers of proofs, of refutations and of
-/// contradictions.
+/// Compares proofs for all extents with those of concrete ones. Returns the numbers of proofs, of
+/// refutations and of contradictions.
 fn compared(seeds: std::ops::Range<u64>, quotient: fn(usize, usize) -> usize) -> [usize; 3] {
     let (mut counts, mut random) = ([0; 3], Random(7));
     for _ in seeds {

@@ -1,4 +1,5 @@
-//! Mistakes of grids: too few or too many tile blocks, tile blocks with one tile, tiles without a tile block.
+//! Mistakes of grids: too few or too many tile blocks, tile blocks with one tile, tiles without a
+//! tile block.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};

@@ -1,5 +1,5 @@
-//! Proofs of kernels: planted mistakes are refuted, correct kernels are proved, and random kernels agree with the
-//! checks of the interpreter.
+//! Proofs of kernels: planted mistakes are refuted, correct kernels are proved, and random kernels
+//! agree with the checks of the interpreter.
 
 mod carried;
 mod conditions;
@@ -18,7 +18,8 @@ mod unrequested;
 
 use cutlet::{Proof, Property, Verdict};
 
-/// Requires that the mistake refutes the property, and that all properties of the correct kernel are proved.
+/// Requires that the mistake refutes the property, and that all properties of the correct kernel
+/// are proved.
 #[track_caller]
 fn planted(property: Property, proof: impl Fn(bool) -> cutlet::Result<Proof>) {
     let wrong = proof(true).unwrap();

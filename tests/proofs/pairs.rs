@@ -1,4 +1,4 @@
-//! Mistakes between two accesses: neighbours in place, halves, atomics beside stores.
+//! Mistakes between two accesses: adjacent elements in place, halves, atomics and stores.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};

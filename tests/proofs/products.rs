@@ -1,5 +1,5 @@
-//! Products of symbols in proofs for all extents: kernels of flat arrays and numbered tiles, planted mistakes, and
-//! products that wrap.
+//! Products of symbols in proofs for all extents: kernels of flat arrays and numbered tiles,
+//! planted mistakes, and products that wrap.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};
@@ -89,7 +89,7 @@ fn rows_of_a_flat_array_do_not_meet() {
 
 #[test]
 fn products_that_wrap_are_unknown() {
-    // Of 2^20 rows and columns, positions exceed 32 bits.
+    // Positions exceed 32 bits with 2^20 rows and columns.
     let (height, width) = (size("height", 1 << 20), size("width", 1 << 20));
     let x = ArraySpec::<f32, 1>::symbolic([height * width]);
     let n = ArraySpec::<f32, 2>::symbolic([height, width]);

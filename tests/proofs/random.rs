@@ -1,5 +1,5 @@
-//! Random kernels: a verdict agrees with the checks of the interpreter. No data decides in these kernels, so each
-//! property is proved or refuted.
+//! Random kernels: a verdict agrees with the checks of the interpreter. No data decides in these
+//! kernels, so each property is proved or refuted.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};

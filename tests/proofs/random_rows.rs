@@ -1,6 +1,6 @@
-//! Random kernels with a promise of independent rows. The bits of a row of accepted kernels are equal whatever the other
-//! rows, the number of rows and the grid are. Each rule of the analysis refuses kernels whose bits differ: the comparison
-//! finds an analysis without the rule.
+//! Random kernels with a promise of independent rows. The bits of a row of accepted kernels are
+//! equal for all other rows, numbers of rows and grids. Each rule of the analysis refuses kernels
+//! whose bits differ: the comparison finds an analysis without the rule.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +53,7 @@ enum Step {
     While,
 }
 
-/// How tile blocks share the tiles of rows.
+/// Distribution of the tiles of rows among tile blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     /// A tile each.

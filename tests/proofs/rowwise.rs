@@ -1,4 +1,4 @@
-//! Promises of independent rows: what keeps them, and the operation that breaks them.
+//! Promises of independent rows: kernels that keep them, and the operation that breaks them.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,5 @@
-//! Verdicts where data decides: the operation and its line, and what data cannot change.
+//! Verdicts that depend on data: the operation and its line, and properties that data cannot
+//! change.
 
 use cutlet as ct;
 use cutlet::Property::{self, *};

@@ -1,5 +1,6 @@
-//! Checks that are removed without a request, for all launches of a kernel: those that conditions of the kernel, branches
-//! and loops make needless. Random kernels store the same elements, and no other check is removed.
+//! Checks that are removed without a request, for all launches of a kernel: those that conditions
+//! of the kernel, branches and loops make needless. Random kernels store the same elements, and no
+//! other check is removed.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -136,7 +137,7 @@ impl Case {
         }
     }
 
-    /// Returns what a launch stores. Launches that the kernel refuses store nothing.
+    /// Returns the stored elements of a launch. Launches that the kernel refuses store nothing.
     fn run(self, n: usize, checks: ct::Checks) -> ct::Result<Vec<i32>> {
         let device = ct::Device::cpu();
         let (x, mut y) = (device.from_fn([n], |[i]| i as i32)?, device.zeros::<i32, 1>([n])?);
@@ -157,7 +158,7 @@ fn random_kernels_store_the_same() {
         let text = ct::inspect(case.kernel(), (x, x.mutable())).ir().unwrap();
         removed += 2 - promises(&text).1;
         for n in [1, 3, 4, 7, 8, 16, 20, 33, 64] {
-            // With checks, the kernel is interpreted as it is written.
+            // With checks, the kernel is interpreted without rewrites.
             let expected = case.run(n, ct::Checks { memory: true, ..ct::Checks::none() });
             let found = case.run(n, ct::Checks::none());
             assert_eq!(

@@ -62,7 +62,8 @@ pub fn running_sum_through_memory(fault: bool) -> Outcome {
         .check()
 }
 
-/// The block that comes last determines the result, in atomics that no race detector reports. There is no reference.
+/// The block that comes last determines the result, in atomics that no race detector reports. There
+/// is no reference.
 pub fn last_block_wins(fault: bool) -> Outcome {
     fn largest(x: Array<i32, 1>, y: ArrayMut<i32, 1>, fault: bool) {
         let max = x.load(ct::bid(0), [16]).reduce_max(0).item();
@@ -78,7 +79,7 @@ pub fn last_block_wins(fault: bool) -> Outcome {
         .check()
 }
 
-/// A reversal in place overwrites what another block has yet to read.
+/// A reversal in place overwrites elements that another block has not read yet.
 pub fn reversal_in_place(fault: bool) -> Outcome {
     fn reversed(x: Array<f32, 1>, y: ArrayMut<f32, 1>, fault: bool) {
         let i = ct::arange(0..16) + ct::bid(0) * 16;
@@ -142,7 +143,8 @@ pub fn store_beyond_the_end(fault: bool) -> Outcome {
         let i = ct::arange(0..16) + ct::bid(0) * 16;
         let options = ct::ScatterOptions::new();
         let options = if fault { options } else { options.mask(i.lt(n)) };
-        // SAFETY: with the mask, all elements are in the array. Without it, the test expects an error.
+        // SAFETY: with the mask, all elements are in the array. Without it, the test expects an
+        // error.
         unsafe { y.offset(i).store_with(ct::ones([16]), options) };
     }
     Kernel::new(ones)

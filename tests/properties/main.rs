@@ -1,7 +1,8 @@
 //! Property tests find planted mistakes of kernels, and nothing in correct kernels.
 //!
-//! Each mistake is a kernel with a flag: with it, the mistake is in the kernel; without it, the kernel is correct. A
-//! test runs the property of both. `cargo test --test properties -- --nocapture` prints the times and the reports.
+//! Each mistake is a kernel with a flag: with it, the mistake is in the kernel; without it, the
+//! kernel is correct. A test runs the property of both.
+//! `cargo test --test properties -- --nocapture` prints the times and the reports.
 
 mod blocks;
 mod device;

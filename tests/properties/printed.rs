@@ -1,4 +1,5 @@
-//! Programs that failed properties print. `CUTLET_BLESS=1 cargo test --test properties` writes the file.
+//! Programs that failed properties print. `CUTLET_BLESS=1 cargo test --test properties` writes the
+//! file.
 
 use cutlet as ct;
 

@@ -50,7 +50,7 @@ fn findings() -> [Box<Finding>; 3] {
 #[test]
 fn printed_tests_are_programs() {
     let mut text =
-        "//! Programs that failed properties print. `CUTLET_BLESS=1 cargo test --test properties` writes the file.\n\nuse cutlet as ct;\n\nuse super::*;\n"
+        "//! Programs that failed properties print. `CUTLET_BLESS=1 cargo test --test properties` writes the\n//! file.\n\nuse cutlet as ct;\n\nuse super::*;\n"
             .to_owned();
     for finding in findings() {
         text += &format!("\n{}\n", finding.program().replace("#[test]\nfn", "pub fn"));

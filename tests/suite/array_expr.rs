@@ -37,7 +37,7 @@ pub fn register(suite: &mut Suite) {
     one!(ranks between numbers masks nothing refused long_functions long_lines);
 }
 
-/// Rows and columns of a matrix, and a part of it: what arrays look like.
+/// Arrays: rows and columns of a matrix, and a part of it.
 fn forms<T: Element>(array: &DeviceArray<T, 2>) -> Result<[(&'static str, DeviceView<'_, T, 2>); 4]> {
     let [m, n] = array.shape();
     Ok([
@@ -54,7 +54,7 @@ fn host<T: Element>(view: DeviceView<'_, T, 2>) -> Result<impl Fn([usize; 2]) ->
     Ok(move |at| data[ravel(at, shape)])
 }
 
-/// Where arrays are read and written, of every type and form.
+/// Elements that expressions read and write, of every type and form.
 fn elements<T: ByteSized>(session: Session, device: ct::Device) -> Result<()> {
     for shape in [[37, 70], [3, 2500], [1300, 5]] {
         let data = random::<T>(1, shape[0] * shape[1], Spread::Any);
@@ -64,7 +64,7 @@ fn elements<T: ByteSized>(session: Session, device: ct::Device) -> Result<()> {
             let copy = view.expr().to_array()?;
             let from = host(view)?;
             session.check(&what, &copy, &|at| Want::SameBits(from(at).to_bits()))?;
-            // Into places with gaps, beside another form.
+            // Into places with gaps, and in another form.
             let [m, n] = view.shape();
             let mut target = session.unwritten::<T, 2>([2 * n, m])?;
             let other = device.array(&random::<bool>(2, m * n, Spread::Any), [n, m])?;
@@ -81,7 +81,7 @@ fn elements<T: ByteSized>(session: Session, device: ct::Device) -> Result<()> {
     Ok(())
 }
 
-/// Of 0, 1, 3 and 4 axes.
+/// Expressions of 0, 1, 3 and 4 axes.
 fn ranks(session: Session, device: ct::Device) -> Result<()> {
     let point = device.array(&[3i32], [])?;
     session.check("a point", &point.expr().map(|x| x * 7).to_array()?, &|[]| Want::exactly(21))?;
@@ -142,7 +142,7 @@ fn last<T: Number>(line: &[T]) -> Want {
     Want::exactly(line.iter().rev().find(|x| **x != zero).copied().unwrap_or(zero))
 }
 
-/// Of integers: exactly, with many zeros among them.
+/// Returns random numbers, most of them zeros.
 fn some<T: Element>(seed: u64, count: usize) -> Vec<T> {
     let mut data = random::<T>(seed, count, Spread::Any);
     data.iter_mut().enumerate().filter(|(i, _)| i % 7 != 3).for_each(|(_, x)| *x = T::from_f64(0.0));
@@ -175,7 +175,7 @@ fn reductions<T: Int>(session: Session, device: ct::Device) -> Result<()> {
     Ok(())
 }
 
-/// Of floats: to the digits of what is added up.
+/// Reductions of floats, with a tolerance relative to the terms.
 fn floats<T: Float>(session: Session, device: ct::Device) -> Result<()> {
     let rows: [Reduced<T>; 2] = [
         ("sum", |x, axis| x.sum(axis), |line| Want::SumOf(line.iter().map(|x| x.to_f64()).sum())),
@@ -231,7 +231,7 @@ fn scans<T: Int>(_: Session, device: ct::Device) -> Result<()> {
     Ok(())
 }
 
-/// Of lines that many blocks share: exact where no sum needs rounding, and the same each time where some do.
+/// Sums of lines that many blocks share: exact if no sum is rounded, else the same in each launch.
 fn long_sums<T: Number>(_: Session, device: ct::Device) -> Result<()> {
     let longest = match device == ct::Device::cpu() {
         true => 50_003,
@@ -273,7 +273,8 @@ fn long_sums<T: Number>(_: Session, device: ct::Device) -> Result<()> {
     Ok(())
 }
 
-/// x -> a x + b in a word, a in the upper half: first the one on the left, then the other. The order counts.
+/// x -> a x + b in a word, a in the upper half: first the one on the left, then the other. The
+/// order counts.
 fn composed(first: Scalar<u32>, then: Scalar<u32>) -> Scalar<u32> {
     let (a, b) = (then >> 16, then & 0xffff);
     ((first >> 16).wrapping_mul(a) << 16) | ((first & 0xffff).wrapping_mul(a).wrapping_add(b) & 0xffff)
@@ -323,7 +324,7 @@ fn long_lines(_: Session, device: ct::Device) -> Result<()> {
         let array = device.array(&data, shape)?;
         for (form, view) in forms(&array)? {
             let from = host(view)?;
-            // Beside an array whose elements lie the other way.
+            // With an array in the other order.
             let [m, n] = view.shape();
             let turned = device.from_fn([n, m], |[i, j]| (i * 31 + j) as u32)?;
             let expr = view.zip(turned.transpose()?, |x, y| (x ^ y) | 0x1_0000);

@@ -1,5 +1,6 @@
-//! Tables of arrays: of one, two and five arrays of differing extents, contiguous and not, indices inside and outside,
-//! arrays written through a table, tables beside each other; and arrays that a loop describes anew.
+//! Tables of arrays: of one, two and five arrays of differing extents, contiguous and not, indices
+//! inside and outside, arrays written through a table, several tables; and arrays that a loop
+//! describes in each iteration.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -98,7 +99,7 @@ fn fill(y: ArraysMut<i32, 1>, x: Arrays<i32, 1>) {
     y.entry(0).atomic_add(1000);
 }
 
-/// Writes through one table what is read through another one, also where there is no array.
+/// Writes elements through one table and reads them through another one, also without an array.
 fn stores(session: Session) -> Result<()> {
     for count in [1, 2, 5] {
         let lengths: Vec<usize> = (0..count).map(|i| 50 + 77 * i).collect();
@@ -130,7 +131,8 @@ fn hand_on(x: ArraysMut<i32, 1>, y: ArrayMut<i32, 1>) {
     y.store(0, x.get(x.len() - 1).load(0, [128]));
 }
 
-/// What one iteration writes another one reads, by other threads, from another array or the same one.
+/// Elements that one iteration writes and another one reads, by other threads, from another array
+/// or the same one.
 fn in_a_loop(session: Session) -> Result<()> {
     let data: Vec<Vec<i32>> = (0..5).map(|i| random(30 + i as u64, 128, Spread::Whole(999))).collect();
     let mut arrays: Vec<DeviceArray<i32, 1>> =

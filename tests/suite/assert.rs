@@ -1,4 +1,5 @@
-//! Assertions: those that hold cost nothing but their test, those that fail become the error of the next wait.
+//! Assertions: those that hold cost nothing but their test, those that fail become the error of the
+//! next wait.
 
 use anyhow::{Result, bail, ensure};
 use cutlet as ct;
@@ -17,7 +18,8 @@ pub fn register(suite: &mut Suite) {
     suite.alone("assert/in_loops", in_loops);
 }
 
-/// The error of a launch in which an assertion fails; `None` where nothing runs, or a failure would cost the context.
+/// The error of a launch in which an assertion fails; `None` where nothing runs, or a failure would
+/// cost the context.
 fn failure(session: Session, launch: impl FnOnce() -> Result<()>) -> Result<Option<String>> {
     if matches!(session, Session::RunTileIr(_)) {
         return Ok(None);
@@ -31,7 +33,7 @@ fn failure(session: Session, launch: impl FnOnce() -> Result<()>) -> Result<Opti
 
 fn check(session: Session, error: Option<String>, accepts: impl Fn(&str) -> bool) -> Result<()> {
     let Some(error) = error else { return Ok(()) };
-    // What Tile IR says it without values.
+    // Tile IR reports the message without values.
     if session.through_tile_ir() {
         ensure!(error.contains("assertion failed"), "{error}");
         return Ok(());
@@ -40,7 +42,7 @@ fn check(session: Session, error: Option<String>, accepts: impl Fn(&str) -> bool
     Ok(())
 }
 
-/// Nothing is said, and nothing is changed.
+/// There is no message and no change.
 fn holds(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
         let at = (ct::bid(0), ct::bid(1));
@@ -125,7 +127,7 @@ fn types(session: Session) -> Result<()> {
     check(session, error, |error| error.contains("failed: -7 -3.5 0 fffffffffffffff9 -7 -3.5 -3.5 65529"))
 }
 
-/// A failure is reported once, and the device goes on.
+/// A failure is reported once, and later launches succeed.
 fn again(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i32, 1>, limit: Scalar<i32>) {
         let i = ct::bid(0);

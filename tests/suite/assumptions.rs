@@ -1,4 +1,5 @@
-//! Promises that code checks on request: kept ones change nothing, a broken one is the error of the next wait.
+//! Promises that code checks on request: kept ones change nothing, a broken one is the error of the
+//! next wait.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -36,7 +37,8 @@ where
     }
 }
 
-/// A kernel that keeps its promises for 16 and breaks one for 97; what is said of that where the back end has no words of its own.
+/// A kernel that keeps its promises for 16 and breaks one for 97; the message where the back end
+/// has no words of its own.
 fn tried<K, P>(session: Session, kernel: K, want: &str) -> Result<()>
 where
     K: Kernel<P> + Copy,

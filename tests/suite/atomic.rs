@@ -1,5 +1,6 @@
-//! Atomics: every operation and element type, by index tiles with duplicates, masked and outside, results read and not,
-//! many tile blocks on few elements, sums over a grid, ordered messages between blocks.
+//! Atomics: every operation and element type, by index tiles with duplicates, masked and outside,
+//! results read and not, many tile blocks on few elements, sums over a grid, ordered messages
+//! between blocks.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -35,7 +36,7 @@ pub fn register(suite: &mut Suite) {
 const BINS: usize = 37;
 const COUNT: usize = 3000;
 
-/// Where each value goes: a few bins, and outside on both sides.
+/// Returns the bin of each value: one of a few bins, or a number outside on either side.
 fn bins(seed: u64) -> Vec<i32> {
     random::<i32>(seed, COUNT, Spread::Between(-3.0, BINS as f64 + 3.0))
 }
@@ -46,7 +47,7 @@ fn add_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 1>, at: Array<i32, 1>, up: Arra
     down.atomic_sub_with(at, x, AtomicOptions::new().relaxed(Scope::Device).mask(x.ne(T::from_f64(1.0))));
 }
 
-/// Whole numbers: sums are exact, in whatever order.
+/// Whole numbers: sums are exact in all orders.
 fn additions<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let limit = if matches!(T::NAME, "f16" | "bf16") { 1 } else { 100 };
     let (data, at) = (random::<T>(1, COUNT, Spread::Whole(limit)), bins(2));
@@ -70,8 +71,8 @@ pub fn mask<T: Element>() -> u64 {
     u64::MAX >> (64 - T::DTYPE.bits())
 }
 
-/// Where a value stands in the order of atomic extrema: signed and unsigned integers as they are; floats by sign and
-/// magnitude.
+/// Returns the rank of a value in the order of atomic extrema: integers by value, floats by sign
+/// and magnitude.
 pub fn order_key<T: Number>(x: T) -> i128 {
     let bits = x.to_bits() & mask::<T>();
     let up = 64 - T::DTYPE.bits();
@@ -111,8 +112,8 @@ fn extrema<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     session.check("smallest", &low, &|[i]| Want::SameBits(smallest(i).to_bits()))
 }
 
-/// Patterns of a float type at which its kinds of numbers begin and end: zeros, subnormal and normal numbers, infinities,
-/// NaNs that signal, quiet ones and those of all bits; of both signs.
+/// Patterns of a float type at which its kinds of numbers begin and end: zeros, subnormal and
+/// normal numbers, infinities, signaling and quiet NaNs, and NaNs with all bits set; of both signs.
 pub fn patterns<T: Element>() -> Vec<T> {
     let infinity = T::from_f64(f64::INFINITY).to_bits();
     let (normal, last) = (infinity & infinity.wrapping_neg(), mask::<T>() >> 1);
@@ -135,7 +136,8 @@ fn pairs_kernel<T: ct::ops::AtomicMinMax>(
     fixed.atomic_min(at, T::from_f64(f64::NAN));
 }
 
-/// Each pattern in memory with each as a value: a value that is NaN changes no pattern, and all others are in order.
+/// Each pattern in memory with each as a value: a value that is NaN changes no pattern, and all
+/// others are in order.
 fn extrema_of_patterns<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let all = patterns::<T>();
     let (count, n) = (all.len() * all.len(), all.len());
@@ -172,7 +174,8 @@ fn small_sums_kernel<T: ct::ops::AtomicAdd>(
     own.store(block, shared.load(0, [64]));
 }
 
-/// Subnormal numbers in memory, as values and as sums: of f32 they are zeros, but in memory of the tile block's own.
+/// Subnormal numbers in memory, as values and as sums: of f32 they are zeros, but in memory of the
+/// tile block's own.
 fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let all: Vec<T> = patterns::<T>().into_iter().filter(|x| x.to_f64().abs() <= 1.0).collect();
     let (count, n) = (all.len() * all.len(), all.len());
@@ -185,13 +188,14 @@ fn small_sums<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let flushed =
         |x: f64| if T::NAME == "f32" && x.abs() < f64::from(f32::MIN_POSITIVE) { 0f64.copysign(x) } else { x };
     let sum = |i: usize, flushed: &dyn Fn(f64) -> f64| {
-        // Rounded once: numbers of this size are a few bits long, or far below the last one of the other.
+        // Rounded once: numbers of this size are a few bits long, or far below the last one of the
+        // other.
         let sum = T::from_f64(flushed(old[i].to_f64()) + flushed(new[i].to_f64()));
         Want::SameBits(T::from_f64(flushed(sum.to_f64())).to_bits())
     };
     session.check("sums", &y, &|[i]| sum(i, &flushed))?;
     session.check("sums of tiles", &z, &|[i]| sum(i, &flushed))?;
-    // Where Tile IR keeps such memory is up to its compiler.
+    // The compiler of Tile IR selects the location of such memory.
     session.check("own", &own, &|[i]| if session.through_tile_ir() { Want::Open } else { sum(i, &|x| x) })
 }
 
@@ -203,8 +207,8 @@ fn climb_kernel<T: ct::ops::AtomicMinMax>(top: ArrayMut<T, 1>, before: ArrayMut<
     before.scatter((ct::bid(0), at), old);
 }
 
-/// Values before: no greater than what was there afterwards, never again less; 0 where nothing was looked at. Neighbours
-/// that share a word do not disturb each other.
+/// Previous values are at most the later ones, and never decrease; 0 for elements that were not
+/// read. Adjacent elements of a word are independent.
 fn extrema_before<T: ct::ops::AtomicMinMax>(session: Session) -> Result<()> {
     let blocks = 6;
     let mut top = session.device().zeros::<T, 1>([16])?;
@@ -264,7 +268,7 @@ fn exchange_kernel<T: ct::ops::AtomicXchg>(
     let options = AtomicOptions::new().relaxed(Scope::Device);
     let before = y.atomic_xchg_with(at, x, options);
     old.scatter(at, before);
-    // Puts back what was there, in every second place.
+    // Restores the previous value in every second place.
     let expected = ((at % 2).eq(0)).select(x, before);
     kept.scatter(at, y.atomic_cas_with(at, expected, before, options));
 }
@@ -401,7 +405,8 @@ fn in_branches_kernel(flags: Array<i32, 2>, turns: Scalar<i32>, totals: ArrayMut
     });
 }
 
-/// One lane adds at the end of a branch: the others, which have nothing to do, do not wait for it for ever.
+/// One lane adds at the end of a branch: the others, which have nothing to do, do not wait for it
+/// for ever.
 fn in_branches(session: Session) -> Result<()> {
     let flags = random::<i32>(1, 9 * 32, Spread::Between(0.0, 1.0));
     let flags: Vec<i32> = flags.iter().enumerate().map(|(i, flag)| if i / 32 % 3 == 0 { 0 } else { *flag }).collect();

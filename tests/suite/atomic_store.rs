@@ -1,5 +1,5 @@
-//! Reductions into arrays by tile index: every operation and element type, blocks that meet, tiles beyond the edges,
-//! turned, overlapping, at offsets and at listed positions.
+//! Reductions into arrays by tile index: every operation and element type, blocks with common
+//! elements, tiles beyond the edges, transposed, overlapping, at offsets and at listed positions.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -38,13 +38,13 @@ fn additions_kernel<T: ct::ops::AtomicAdd>(x: Array<T, 2>, sums: ArrayMut<T, 2>,
     view.atomic_store_add((0, ct::bid(1)), tile + tile);
 }
 
-/// Ten blocks add to each tile; whole numbers, so that sums are exact in whatever order.
+/// Ten blocks add to each tile; whole numbers, so that sums are exact in all orders.
 fn additions<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     for width in [128, 121, 96] {
         let data = random::<T>(21, 80 * width, Spread::Whole(4));
         let start = random::<T>(22, 7 * width, Spread::Whole(4));
         let x = session.array(&data, [80, width])?;
-        // The last row of the tiles lies outside.
+        // The last row of the tiles is outside.
         let mut sums = session.array(&start, [7, width])?;
         let mut turned = session.device().zeros::<T, 2>([width, 8])?;
         let grid = [10, width.div_ceil(TILE[1])];
@@ -73,12 +73,13 @@ where
     ct::fold(..a.num_tiles(0, [SUMS[0], DEPTH]), (), |(), i| {
         let product = ct::mma(a.load((i, 0), [SUMS[0], DEPTH]), b, ct::zeros::<f32, 2>(SUMS)).cast::<T>();
         y.atomic_store_add((i, block % 2), product);
-        // A branch that all threads take or none: the place where boxes stand is used again.
+        // A uniform branch: the shared memory of boxes is used again.
         ct::if_then(twice, || y.atomic_store_add((i, block % 2), product + product));
     });
 }
 
-/// Products that four blocks add to two columns of tiles, which TMA can do where rows are whole grains of 16 bytes.
+/// Products that four blocks add to two columns of tiles, which TMA can do where rows are whole
+/// grains of 16 bytes.
 fn products<T: ct::ops::AtomicAdd>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,
@@ -115,7 +116,8 @@ fn places_kernel<T: ct::ops::AtomicAdd>(
     listed.atomic_store_add((ct::at(rows.load(i, [8])), j), tile);
 }
 
-/// Tiles that overlap, at element offsets before and beyond the array, and in listed rows, some of them twice.
+/// Tiles that overlap, at element offsets before and beyond the array, and in listed rows, some of
+/// them twice.
 fn places<T: ct::ops::AtomicAdd>(session: Session) -> Result<()> {
     let (rows, width) = (40, 75);
     let data = random::<T>(23, rows * width, Spread::Whole(4));
@@ -238,7 +240,7 @@ fn then_read_kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, out: ArrayMut<f32, 2>
     out.store((0, i), y.load((i, 0), [16, 64]).transpose());
 }
 
-/// A block sees what it has added.
+/// A block observes its own additions.
 fn then_read(session: Session) -> Result<()> {
     let data = random::<f32>(30, 48 * 64, Spread::Whole(8));
     let x = session.array(&data, [48, 64])?;
@@ -256,7 +258,7 @@ fn then_stored_kernel(x: Array<i64, 2>, y: ArrayMut<i64, 2>) {
     y.store(at, tile);
 }
 
-/// What a block stores lies over what it has added, by other threads.
+/// A store of a block overwrites its own additions by other threads.
 fn then_stored(session: Session) -> Result<()> {
     let data = random::<i64>(31, 8 * 128, Spread::Any);
     let x = session.array(&data, [8, 128])?;

@@ -1,4 +1,5 @@
-//! Vectors that all rows of a tile share, loaded in a loop over products: on Hopper they come with the operands.
+//! Vectors that all rows of a tile share, loaded in a loop over products: on Hopper they come with
+//! the operands.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -22,7 +23,8 @@ pub fn register(suite: &mut Suite) {
 /// Queries, keys of an iteration, and terms of a sum.
 const TILE: [usize; 3] = [128, 64, 64];
 
-/// `y = f16(x · keyᵀ + level) · key * fade`, summed over tiles of keys: a level and a fade for each key, the levels used twice.
+/// `y = f16(x · keyᵀ + level) · key * fade`, summed over tiles of keys: a level and a fade for each
+/// key, the levels used twice.
 fn levels_kernel<T: Element + CastTo<f32>>(
     (x, keys): (Array<f16, 2>, Array<f16, 2>),
     (levels, fades): (Array<T, 1>, Array<f32, 2>),
@@ -41,8 +43,9 @@ fn levels_kernel<T: Element + CastTo<f32>>(
     y.store((ct::bid(0), 0), sum);
 }
 
-/// Whole numbers, so that sums are exact; keys end amid a tile, and what is beyond them is zero. Rows of 4 and of 3 whole grains of 16 bytes,
-/// and of others, which no box can begin with.
+/// Whole numbers, so that sums are exact; keys end inside of a tile, and the elements after them
+/// are zero. Rows of 4 and of 3 whole grains of 16 bytes, and of others, which no box can begin
+/// with.
 fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
     let d = TILE[2];
     for (queries, count) in [(256, 256), (200, 208), (128, 131), (130, 64)] {
@@ -70,7 +73,8 @@ fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// The nearest centre of each point: a vector beside a product that begins at zero, which each thread loads for itself.
+/// The nearest centre of each point: a vector that each thread loads for itself, in a loop with a
+/// product that begins at zero.
 fn nearest_kernel(
     (points, centres, squares): (Array<f16, 2>, Array<f16, 2>, Array<f32, 1>),
     y: ArrayMut<i32, 1>,
@@ -89,7 +93,7 @@ fn nearest_kernel(
     y.store(ct::bid(0), label.reshape([m]));
 }
 
-/// Whole numbers, with equal distances; centres that fill tiles and that end amid one.
+/// Whole numbers, with equal distances; centres that fill tiles, and that end inside of one.
 fn nearest(session: Session) -> Result<()> {
     let d = 64;
     for (count, centres, [m, n]) in [(256, 512, [128, 128]), (200, 300, [128, 128]), (130, 256, [64, 256])] {

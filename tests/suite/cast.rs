@@ -36,11 +36,12 @@ pub fn register(suite: &mut Suite) {
     suite.test("cast/promoted", promoted);
 }
 
-/// Even numbers of columns, since four-bit elements come in pairs; rows that no tile divides.
+/// Even numbers of columns, since four-bit elements are stored in pairs; rows that no tile divides.
 const COLUMNS: usize = 64;
 const TILE: [usize; 2] = [8, 32];
 
-/// Functions that convert one input to several types in one kernel: fewer kernels for a compiler to see.
+/// Functions that convert one input to several types in one kernel: fewer kernels for a compiler to
+/// see.
 macro_rules! casts_to {
     ($($function:ident: $($to:ident)+;)+) => {$(
         fn $function<T: Element>(session: Session) -> Result<()> {
@@ -76,7 +77,7 @@ fn inputs<T: Element>() -> Vec<T> {
     let rows = |count| count * COLUMNS;
     let mut inputs = random::<T>(1, rows(20), Spread::Any);
     if T::DTYPE.is_float() {
-        // Numbers that integer types hold, and that lie between their values.
+        // Numbers of integer types, and numbers between them.
         inputs.extend(random::<T>(2, rows(10), Spread::Between(-300.0, 300.0)));
         inputs.extend(random::<T>(3, rows(5), Spread::Between(-7e4, 7e4)));
     }

@@ -1,4 +1,5 @@
-//! Tiles put together and taken apart, repeated, turned, and made from host tables and functions of the index.
+//! Concatenation, splits, repetition, transposition, and tiles from host tables and functions of
+//! the index.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -24,7 +25,7 @@ pub fn register(suite: &mut Suite) {
 }
 
 type Move<T> = fn(Tile<T, 2>, Tile<T, 2>) -> Tile<T, 2>;
-/// Where an element of the result comes from: the number of the tile, and its index there.
+/// Source of an element of the result: the number of the tile, and the index in it.
 type Origin = fn([usize; 2]) -> (usize, [usize; 2]);
 
 fn kernel<T: Element>(
@@ -57,7 +58,7 @@ fn check<T: Element>(
 fn moves<T: Element>(session: Session) -> Result<()> {
     check::<T>(session, "cat columns", |x, y| ct::cat([x, y], 1), [32, 64], [32, 128], |[i, j]| (j / 64, [i, j % 64]))?;
     check::<T>(session, "cat rows", |x, y| ct::cat([x, y], 0), [16, 8], [32, 8], |[i, j]| (i / 16, [i % 16, j]))?;
-    // Of four pieces the second is longer than what lies before it.
+    // The second of four pieces is longer than the first.
     let uneven: Move<T> = |x, y| {
         let [a, b] = y.split(1);
         ct::cat([a, x, b], 1)

@@ -1,5 +1,6 @@
-//! Products that others need: tiles that are operands in both directions, weights of 8 bits that a loop carries, and sums that are
-//! scaled row by row. All numbers are small and whole, so that every sum is exact.
+//! Products that others need: tiles that are operands in both directions, weights of 8 bits that a
+//! loop carries, and sums that are scaled row by row. All numbers are small and whole, so that
+//! every sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -23,7 +24,7 @@ pub fn number(at: usize, seed: usize) -> i32 {
     ((at * 2_654_435_761 + seed * 40_503) >> 7 & 0xffff) as i32 % 3 - 1
 }
 
-/// A sum of so many terms.
+/// Returns the sum of `count` terms.
 pub fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
     (0..count).map(term).sum()
 }
@@ -130,7 +131,7 @@ fn bytes(session: Session) -> Result<()> {
         });
         y.store((ct::bid(0), 0), acc);
     }
-    // Of 16 keys that with this number stands here.
+    // The number of the key at this position, of 16.
     let ordered_at = |at: usize| at / 16 * 16 + (at / 4 % 4 * 2) + (at / 2 % 2 * 8) + at % 2;
     for ([rows, keys, m, n, d], ordered) in
         [([150, 192, 128, 64, 64], true), ([150, 192, 128, 64, 64], false), ([70, 256, 64, 128, 32], true)]
@@ -194,8 +195,9 @@ fn scaled_rows(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that make one tile after another, each by products that depend on each other, with sums that change their sign: stages go round
-/// from one tile to the next, and where they take all of shared memory, the tile that is stored goes through one of them.
+/// Blocks that make one tile after another, each by products that depend on each other, with sums
+/// that change their sign: the ring of stages continues from one tile to the next, and where they
+/// occupy all of shared memory, one of them is the staging buffer of the stored tile.
 fn blocks_of_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b, v): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
@@ -231,7 +233,7 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
             let scores: Vec<i32> = (0..keys).map(|j| (0..d).map(|l| a(i, l) * b(j, l)).sum()).collect();
             let mut sums = vec![0i32; e];
             for (tile, scores) in scores.chunks(n).enumerate() {
-                // Rows behind the last one are zeros.
+                // Rows after the last one are zeros.
                 let most = scores.iter().copied().chain((scores.len() < n).then_some(0)).max().unwrap_or(0);
                 let turn = if most > limit { -1 } else { 1 };
                 for (c, sum) in sums.iter_mut().enumerate() {
@@ -247,8 +249,9 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that make one tile after another, with few products for each: where groups of warps issue these in turn, one of them is at its
-/// next tile before the other one has left the last. In pairs of blocks each one has scales of its own.
+/// Blocks that make one tile after another, with few products for each: if consumer groups issue
+/// them alternately, one group is at its next tile before the end of the other one's. The blocks of
+/// a cluster of two have their own scales.
 fn scaled_tiles(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>),
@@ -269,7 +272,7 @@ fn scaled_tiles(session: Session) -> Result<()> {
         });
     }
     let [m, n, block] = [128, 256, 32];
-    // Where rows of scales begin at multiples of 16, they come with the operands.
+    // Rows of scales that begin at multiples of 16 are auxiliary loads.
     for (rows, terms, pairs) in [(1500, 32, false), (1500, 90, false), (1456, 96, false), (1456, 96, true)] {
         let (a, b) = (|i: usize, l: usize| number(i * terms + l, 8), |l: usize, j: usize| number(j * terms + l, 9));
         let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);
@@ -292,8 +295,8 @@ fn scaled_tiles(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Sums of a loop that a product behind it adds to, in some of the tiles of a block: they stay where they are, unless something else
-/// needs them (`again`).
+/// Sums of a loop that a product after it adds to, in some of the tiles of a block: they stay
+/// where they are, unless something else needs them (`again`).
 fn branches(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), y: ArrayMut<f32, 2>, ([m, n, block], again): ([usize; 3], bool)) {
         let first = ct::bid(0) * 2;

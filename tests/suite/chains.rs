@@ -1,10 +1,11 @@
-//! Every operation on the result of every operation, on extreme values of all types. An assembler knows what an
-//! operation gives (that a magnitude is not negative, that a power is positive) and simplifies the next one by it; what
-//! it knows must hold of the smallest integers, of NaN and of zeros of either sign. What is right says the cpu back
-//! end, which runs the two operations in kernels of their own.
+//! Every operation on the result of every operation, on extreme values of all types. An assembler
+//! knows properties of results (a magnitude is not negative, a power is positive) and simplifies
+//! the next operation by them. The properties must hold for the smallest integers, NaN and zeros of
+//! either sign. The reference is the cpu back end, which runs the two operations in kernels of
+//! their own.
 //!
-//! On a GPU `CUTLET_CHAINS=k` takes every k-th operation as the inner one (6, since the driver's assembler needs two
-//! minutes for all: 1).
+//! On a GPU `CUTLET_CHAINS=k` takes every k-th operation as the inner one (6, since the driver's
+//! assembler needs two minutes for all: 1).
 
 #![allow(clippy::eq_op, reason = "an assembler may know what x - x is")]
 
@@ -310,7 +311,7 @@ fn comparisons<T: Float>() -> Vec<Operation<T>> {
     }
 }
 
-/// The ends of a type, what is next to them, and where widths and signs change.
+/// The ends of a type, adjacent numbers, and the numbers at which widths and signs change.
 pub fn extremes<T: Element>() -> Vec<T> {
     if T::DTYPE.is_float() {
         let (tiny, huge): (f64, f64) = match T::DTYPE.bits() {
@@ -352,13 +353,13 @@ fn kernel<T: Element, U: Element>(
     }
 }
 
-/// Every one of `second` on what every one of `first` gives for all pairs of `values`.
+/// Each op of `second` on the result of each op of `first`, for all pairs of `values`.
 fn chains<T: Element>(session: Session, values: &[T], first: &[Operation<T>], second: &[Operation<T>]) -> Result<()> {
     let pairs = values.iter().flat_map(|&x| values.iter().map(move |&y| (x, y)));
     let (x, y): (Vec<T>, Vec<T>) = pairs.unzip();
     let count = x.len();
     let grid = [count.div_ceil(TILE)];
-    // Nothing of two operations is new to an assembler that is not asked for values.
+    // Without a check of values, pairs of operations are no new input of the assembler.
     let first = if session.only_compiles() { &first[..1] } else { first };
     let asked = std::env::var("CUTLET_CHAINS").ok().and_then(|text| text.parse().ok());
     let every = if session.device() == ct::Device::cpu() { one_in(8) } else { asked.unwrap_or(6) };

@@ -1,5 +1,6 @@
-//! Clusters: tiles of every element type and of odd extents, gathered, added and taken from neighbours, in loops, by
-//! clusters of each size; a softmax of rows longer than a tile block holds.
+//! Clusters: tiles of every element type and of odd extents, gathered, added and taken from
+//! neighbours, in loops, by clusters of each size; a softmax of rows longer than a tile block
+//! holds.
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
@@ -23,7 +24,8 @@ pub fn register(suite: &mut Suite) {
     suite.lean("cluster/split_product", split_product);
 }
 
-/// Neither Tile IR nor GPUs before sm_90 have clusters: `tests/hints.rs` and the tests of the back ends.
+/// Neither Tile IR nor GPUs before sm_90 have clusters: `tests/hints.rs` and the tests of the back
+/// ends.
 fn has_clusters(session: Session) -> bool {
     match session {
         Session::Assemble(target, _) => target.arch >= 90,
@@ -60,7 +62,7 @@ fn gathered<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Exchanges in a loop, each of what the one before has given.
+/// Exchanges in a loop, each of the result of the previous one.
 fn in_a_loop(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>, steps: Scalar<i32>, size: usize) {
         let cluster = ct::cluster(size);
@@ -144,7 +146,7 @@ fn softmax(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Tiles that exceed the free shared memory, and are exchanged in rounds.
+/// Tiles that exceed the free shared memory, and are exchanged in several steps.
 fn large_tiles(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
         let cluster = ct::cluster(2);

@@ -24,7 +24,7 @@ pub fn register(suite: &mut Suite) {
     each!(choice: f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu i8 i16 i32 i64 u8 u16 u32 u64 bool);
 }
 
-/// How two elements are ordered; `None` with a NaN.
+/// Returns the order of two elements; `None` with a NaN.
 fn ordering<T: Element>(a: T, b: T) -> Option<Ordering> {
     match T::DTYPE.is_float() {
         true => a.to_f64().partial_cmp(&b.to_f64()),

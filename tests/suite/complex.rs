@@ -46,14 +46,14 @@ const GRID: [usize; 2] = [2, 2];
 
 type Numbers<T> = Complex<Tile<T, 2>>;
 
-/// A name, an operation, and what it should give for each pair of numbers.
+/// A name, an operation, and its reference for each pair of numbers.
 type Row<T> = (&'static str, fn(Numbers<T>, Numbers<T>) -> Numbers<T>, fn([f64; 2], [f64; 2]) -> [Want; 2]);
 
 fn at<T: Float>(data: &[T], [i, j]: [usize; 2]) -> [f64; 2] {
     [0, 1].map(|part| data[ravel([i, 2 * j + part], PARTS)].to_f64())
 }
 
-/// What the operations make of each pair of numbers, in one kernel.
+/// Checks the results of the operations on each pair of numbers, in one kernel.
 fn check_pairs<T: Float>(session: Session, [a, b]: [&[T]; 2], rows: &[Row<T>]) -> Result<()> {
     let ops: Vec<_> = rows.iter().map(|row| row.1).collect();
     let kernel = move |a: ComplexArray<T, 2>, b: ComplexArray<T, 2>, results: Vec<ComplexArrayMut<T, 2>>| {
@@ -127,7 +127,8 @@ fn within<T: Float>(value: f64, magnitude: f64, ulps: f64) -> Want {
     Want::Within { value, error: ulps * format.ulp(magnitude.abs().max(format.smallest_normal())) }
 }
 
-/// Quotients of moderate numbers, and of very large and very small ones: nothing overflows on the way.
+/// Quotients of moderate numbers, and of very large and very small ones: nothing overflows on the
+/// way.
 fn quotient<T: Float>(session: Session) -> Result<()> {
     let format = format_of(T::DTYPE).expect("a float");
     let scales = [1.0, format.largest() / 16.0, format.smallest_normal() * 16.0].map(|s: f64| s.log2().floor().exp2());
@@ -203,7 +204,7 @@ fn sums<T: Float>(session: Session) -> Result<()> {
     })
 }
 
-/// Parts of rows that lie apart in memory, element offsets, and what must not be written.
+/// Parts of non-adjacent rows, element offsets, and elements that must not be written.
 fn access<T: Float>(session: Session) -> Result<()> {
     fn kernel<T: Float>(x: ComplexArray<T, 2>, y: ComplexArrayMut<T, 2>, z: ArrayMut<T, 2>) {
         let from = ct::bid(0);
@@ -213,7 +214,7 @@ fn access<T: Float>(session: Session) -> Result<()> {
     }
     let a = numbers::<T>(8, Spread::Any);
     let x = session.array(&a, PARTS)?;
-    // Of each row the numbers from 3 to 20.
+    // The numbers from 3 to 20 of each row.
     let view = x.slice(1, 6..40)?;
     let (mut y, mut z) = (session.unwritten::<T, 2>([6, 40])?, session.unwritten::<T, 2>([4, 11])?);
     session.launch(kernel::<T>, [1], (Interleaved(view), Interleaved(&mut y), &mut z))?;
@@ -276,7 +277,7 @@ fn dft(x: &[[f64; 2]], k: usize, sign: f64) -> [f64; 2] {
     })
 }
 
-/// Rows that lie apart in memory, one more than blocks have; short ones forth and back.
+/// Non-adjacent rows, one more than blocks have; short rows in both directions.
 fn fft<T: ct::math::FftElement>(session: Session, n: usize) -> Result<()> {
     fn kernel<T: ct::math::FftElement>(
         x: ComplexArray<T, 2>,
@@ -309,7 +310,7 @@ fn fft<T: ct::math::FftElement>(session: Session, n: usize) -> Result<()> {
     // Errors grow with the number of steps. Sums in f64 are no better than transforms in f64.
     let ulp = format_of(T::DTYPE).expect("a float").ulp(if T::DTYPE == ct::dtype::DType::F64 { 4.0 } else { 1.0 });
     let error = ulp * (2.0 + 0.7 * f64::from(n.ilog2()));
-    // Of long rows some elements.
+    // Some elements of long rows.
     session.check("forward", &y, &|[i, j]| match n > 512 && j / 2 % 37 != 1 {
         true => Want::Open,
         false => Want::Within { value: dft(&inputs[i], j / 2, -1.0)[j % 2], error: error * power(i) },

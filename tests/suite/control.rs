@@ -23,8 +23,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("control/captures", captures);
 }
 
-/// Bounds from the host, from the grid and from memory; steps, also such as are 0, go down or lead beyond the last
-/// number; empty and reversed ranges; loops that may be left early.
+/// Bounds from the host, from the grid and from memory; steps of 0, negative ones, and ones beyond
+/// the last number; empty and reversed ranges; loops that may be left early.
 fn ranges(session: Session) -> Result<()> {
     fn kernel(bounds: Array<i32, 1>, y: ArrayMut<i32, 2>) {
         let row = ct::bid(0);
@@ -89,7 +89,8 @@ fn ranges(session: Session) -> Result<()> {
     })
 }
 
-/// Loads of a loop whose counter comes near the end of its type, where copies ahead must not go past it.
+/// Loads of a loop whose counter comes near the end of its type, where prefetches must not go past
+/// it.
 fn ranges_of_loads(session: Session) -> Result<()> {
     const WIDTH: usize = 512;
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, start: Scalar<i32>, end: Scalar<i32>, step: Scalar<i32>) {
@@ -235,7 +236,8 @@ fn branch_in_loop(session: Session) -> Result<()> {
     })
 }
 
-/// State of tuples, arrays, vectors and structs, with values of several types and shapes that change places.
+/// State of tuples, arrays, vectors and structs, with values of several types and shapes that
+/// change places.
 fn state(session: Session) -> Result<()> {
     #[derive(Clone, Copy)]
     struct Pair {

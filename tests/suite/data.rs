@@ -1,4 +1,4 @@
-//! Inputs: random, with the values that break things mixed in. Equal seeds give equal inputs.
+//! Inputs: random, with special values. Equal seeds mean equal inputs.
 
 use cutlet::dtype::DType;
 use cutlet::element::Element;
@@ -7,7 +7,7 @@ use rand::{Rng, RngExt, SeedableRng};
 
 use crate::format::Format;
 
-/// Which values an input takes.
+/// Distribution of the values of an input.
 #[derive(Clone, Copy, Debug)]
 pub enum Spread {
     /// Every bit pattern of the type: NaNs, infinities, subnormals, all magnitudes.

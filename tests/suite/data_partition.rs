@@ -1,5 +1,5 @@
-//! Tiles whose rows three groups of warps have a third of each, and kernels in which they cannot. All numbers are small and whole, so that
-//! every sum is exact.
+//! Tiles whose rows three groups of warps have a third of each, and kernels in which they cannot.
+//! All numbers are small and whole, so that every sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -22,7 +22,8 @@ fn half(x: i32) -> f16 {
 
 const TWELVE: ct::Hints = ct::Hints::new().num_warps(12);
 
-/// Products that wait for each other, of which rows see so many keys; tiles one after the other by each block.
+/// Dependent products with a limit of keys for each row; each block computes one tile after
+/// another.
 fn scores(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>, ([m, n, d], causal): ([usize; 3], bool)) {
         let keys = b.extent(0);
@@ -56,7 +57,7 @@ fn scores(session: Session) -> Result<()> {
         session.launch_with(hints, kernel, [2], arguments)?;
         let score = |i: usize, j: usize| sum(d, |l| f64::from(a(i, l) * b(j, l)));
         let all: Vec<f64> = (0..rows * keys).map(|at| score(at / keys, at % keys)).collect();
-        // What each tile of keys adds is halved by each one that comes after it.
+        // The addend of each tile of keys is halved by each later tile.
         session.check("sums", &y, &|[i, c]| {
             let end = if causal { (i / m * m + m).min(keys) } else { keys };
             let (tiles, seen) = (end.div_ceil(n), if causal { (i + 1).min(keys) } else { keys });
@@ -70,7 +71,8 @@ fn scores(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Rows of other arrays beside a product, which is stored as it is, in the other direction, and row by row.
+/// A product with rows of other arrays in its epilogue: stored directly, transposed, and row by
+/// row.
 fn epilogue(session: Session) -> Result<()> {
     fn kernel(
         (a, b, bias): (Array<f16, 2>, Array<f16, 2>, Array<f32, 1>),
@@ -148,7 +150,8 @@ fn stacked(session: Session) -> Result<()> {
     session.check("sums", &y, &|[h, i, j]| Want::exactly(sum(terms, |l| f64::from(a(h, i, l) * b(h, l, j))) as f32))
 }
 
-/// What bands cannot do is done without them: a sum over rows, an array that is read and stored to, a store that is the same for all.
+/// Kernels without data partitions: a sum over rows, an array that is read and stored, a store that
+/// all partitions would repeat.
 fn rejected(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

@@ -1,4 +1,5 @@
-//! Launches that may start before the kernel in front of them has ended, and promises about numbers.
+//! Launches that may start before the kernel in front of them has ended, and promises about
+//! numbers.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -17,7 +18,7 @@ pub fn register(suite: &mut Suite) {
 
 const TILE: usize = 256;
 
-/// Kernels that each read what the one before has written, in other blocks.
+/// Kernels that each read the elements that other blocks of the previous one have written.
 fn chain(session: Session) -> Result<()> {
     fn waits(x: Array<i32, 1>, y: ArrayMut<i32, 1>, steps: Array<i32, 1>) {
         let block = ct::bid(0);
@@ -29,7 +30,7 @@ fn chain(session: Session) -> Result<()> {
         let slow = ct::fold(..100, tile, |tile, i| tile * 3 + i + step);
         y.store(block, slow);
     }
-    /// Says nothing of waiting, and so waits first.
+    /// Waits at its start, because it has no explicit wait.
     fn plain(x: Array<i32, 1>, y: ArrayMut<i32, 1>, steps: Array<i32, 1>) {
         let block = ct::bid(0);
         y.store(block, x.load((block + 1) % ct::num_blocks(0), [TILE]) + steps.load_scalar(0));
@@ -57,7 +58,7 @@ fn chain(session: Session) -> Result<()> {
     session.check("the last", &x, &|[i]| Want::exactly(expected[i]))
 }
 
-/// What one kernel of the chain makes of an array.
+/// Returns the result of one kernel of the chain for an array.
 fn after(x: &[i32], blocks: usize, steps: &[i32], waits: bool) -> Vec<i32> {
     let element = |i: usize| {
         let (block, inner) = (i / TILE, i % TILE);

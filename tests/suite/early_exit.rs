@@ -1,5 +1,5 @@
-//! Loops that go down or backwards or count in other types, and bodies that end early: breaks, next rounds and returns
-//! amid loads, reductions and products.
+//! Loops that go down or backwards or count in other types, and bodies that end early: breaks, next
+//! iterations and returns between loads, reductions and products.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -33,7 +33,7 @@ fn numbers(start: i128, end: i128, step: i128) -> Vec<i128> {
     all
 }
 
-/// What the kernels here make of the numbers that they see.
+/// Returns the combination of the visited numbers, as the kernels compute it.
 fn mixed(numbers: &[i128]) -> i64 {
     numbers.iter().fold(1i64, |acc, &i| acc.wrapping_mul(31).wrapping_add(i as i64))
 }
@@ -95,7 +95,7 @@ fn directions(session: Session) -> Result<()> {
     })
 }
 
-/// Loops over i64, u32 and u64, beyond what 32 bits or a sign can say.
+/// Loops over i64, u32 and u64, beyond the range of 32 bits or of signed integers.
 fn wide_counters(session: Session) -> Result<()> {
     type Three<T> = (Scalar<T>, Scalar<T>, Scalar<T>);
     fn kernel(y: ArrayMut<i64, 1>, wide: Three<i64>, small: Three<u32>, large: (Scalar<u64>, Scalar<u64>)) {
@@ -186,7 +186,7 @@ fn host_steps(session: Session) -> Result<()> {
     })
 }
 
-/// Exits amid loads, reductions across the block and stores.
+/// Exits between loads, reductions across the block and stores.
 fn exits(session: Session) -> Result<()> {
     fn kernel(x: Array<i32, 3>, y: ArrayMut<i32, 2>, log: ArrayMut<i32, 2>) {
         let (row, shape) = (ct::bid(0), [1, 16, 32]);
@@ -305,8 +305,8 @@ fn nested(session: Session) -> Result<()> {
     })
 }
 
-/// Products of f16 in loops that skip rounds and stop, by flags in memory: loads that other warps make, or that are copied
-/// ahead, are there or not, but never mixed up.
+/// Products of f16 in loops that skip iterations and stop, by flags in memory: loads of other
+/// warps, and multistage copies, are complete or skipped, but never exchanged.
 fn products(session: Session) -> Result<()> {
     const TILE: usize = 64;
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, flags: Array<i32, 1>, c: ArrayMut<f32, 2>, early: bool) {

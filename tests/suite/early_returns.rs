@@ -1,6 +1,6 @@
-//! Tile blocks that end early beside products whose operands TMA loads ahead: before the first load, between
-//! two products, in each iteration; with a tile that is loaded before the end and used after it; and loops that wait for
-//! other tile blocks.
+//! Early returns of tile blocks with products whose operands TMA prefetches: before the first load,
+//! between two products, in each iteration; with a tile that is loaded before the return and used
+//! after it; and loops that wait for other tile blocks.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -33,7 +33,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("early_returns/stream_k", stream_k);
 }
 
-/// Matrices of whole numbers, as they are and on the device.
+/// Matrices of whole numbers, on the host and on the device.
 struct Factors {
     sides: [usize; 3],
     a: Vec<f16>,
@@ -152,7 +152,7 @@ fn attention(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Blocks that end between two products, both of which are loaded ahead.
+/// Blocks that end between two products, whose operands are both prefetched.
 fn between(session: Session) -> Result<()> {
     fn kernel(factors: Pair, ends: Array<i32, 1>, [c, d]: [ArrayMut<f32, 2>; 2], tile: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));
@@ -206,7 +206,7 @@ fn in_a_loop(session: Session) -> Result<()> {
     says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])
 }
 
-/// Blocks that compute several tiles in turn, without some of them.
+/// Blocks that compute several tiles one after another, without some of them.
 fn tiles_in_turn(session: Session) -> Result<()> {
     fn kernel(factors: Pair, left_out: Array<i32, 1>, c: ArrayMut<f32, 2>, tile: [usize; 3]) {
         let columns = c.num_tiles(1, [tile[0], tile[1]]);
@@ -236,7 +236,8 @@ fn tiles_in_turn(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A tile that is loaded before the end and used after it: its copy must not be in flight when the block ends.
+/// A tile that is loaded before the end and used after it: its copy must not be in flight when the
+/// block ends.
 fn loaded_before(session: Session) -> Result<()> {
     fn kernel((a, b): Pair, ends: Array<i32, 1>, c: ArrayMut<f32, 2>, [m, n, k]: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));
@@ -302,8 +303,8 @@ fn waits(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Each block takes an equal share of all terms of all tiles (Stream-K). The first block of a tile adds the sums of the
-/// blocks behind it, which have come before.
+/// Each block takes an equal share of all terms of all tiles (Stream-K). The first block of a tile
+/// adds the sums of the later blocks, which have stored them.
 fn stream_k(session: Session) -> Result<()> {
     fn kernel(
         (a, b): Pair,

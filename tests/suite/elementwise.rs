@@ -1,4 +1,4 @@
-//! How tests of elementwise operations run: kernels that apply one operation, chosen by a constant, to
+//! Harness of elementwise operations: kernels that apply one operation, chosen by a constant, to
 //! whole arrays with ragged edges.
 
 use std::hash::{Hash, Hasher};

@@ -1,5 +1,5 @@
-//! Work on the result of a product, on tiles that fill the registers many times over if each op is done on all of it: by formulas
-//! that are used in networks, stored through TMA, or reduced besides.
+//! Epilogues of products with tiles that exceed the registers several times if each op processes
+//! the whole tile: activation functions, stored by TMA, or also reduced.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -55,7 +55,7 @@ fn check(session: Session, reduced: bool) -> Result<()> {
         x * 0.5 * (inner.tanh() + 1.0) + x / ((-x).exp() + 1.0)
     };
     let all: Vec<f64> = (0..m * n).map(|at| finished(at / n, at % n)).collect();
-    // The rounding of f16, and what cancels where both terms are small.
+    // The rounding of f16, and the cancellation of small terms.
     let near = |value: f64| Want::Within { value, error: value.abs() * 6e-4 + 2e-5 };
     session.check("finished", &y, &|[i, j]| near(all[i * n + j]))?;
     if reduced {
@@ -69,8 +69,8 @@ fn check(session: Session, reduced: bool) -> Result<()> {
     Ok(())
 }
 
-/// Largest and smallest numbers of rows behind a product: of every mix of signs, infinities, NaNs and zeros within the rows of
-/// one warp, in the first block; of one sign only in the others.
+/// Largest and smallest numbers of rows after a product: of every mix of signs, infinities, NaNs
+/// and zeros within the rows of one warp, in the first block; of one sign only in the others.
 fn extremes(session: Session) -> Result<()> {
     const SIDE: usize = 64;
 

@@ -1,13 +1,14 @@
-//! Tests in exact mode: floats are elements of Z/2^w, and results of all ways are compared by their bits, without a
-//! reference on the host and without a tolerance (`docs/exact.md`).
+//! Tests in exact mode: floats are elements of Z/2^w, and results of all ways are compared by their
+//! bits, without a reference on the host and without a tolerance (`docs/exact.md`).
 //!
-//! A test runs twice. The interpreter runs its traces before any pass, and notes the arrays that the test checks. Then the
-//! code of a back end runs, and the bits have to be equal: of the optimized module (`cpu_exact::…`), of the passes of the
-//! ptx back end (`cpu_exact_rewritten::…`), of its schedules (`cpu_exact_schedule::…`), of Tile IR bytecode
-//! (`cpu_exact_tileir::…`) and on a GPU (`gpu_exact::…`, `gpu_exact_tileir::…`).
-//! By default a sample of the short tests runs on the CPU, and all tests run on a GPU. `CUTLET_SUITE_EXACT=k` runs every k-th
-//! test on the CPU (1: all). A test whose trace takes longer than `CUTLET_SUITE_EXACT_LIMIT` seconds ([`LIMIT`]) is skipped,
-//! and counted at the end. All ways of a test share the run of the trace.
+//! A test runs twice. The interpreter runs its traces before any pass, and notes the arrays that
+//! the test checks. Then the code of a back end runs, and the bits have to be equal: of the
+//! optimized module (`cpu_exact::…`), of the passes of the ptx back end (`cpu_exact_rewritten::…`),
+//! of its schedules (`cpu_exact_schedule::…`), of Tile IR bytecode (`cpu_exact_tileir::…`) and on a
+//! GPU (`gpu_exact::…`, `gpu_exact_tileir::…`). By default a sample of the short tests runs on the
+//! CPU, and all tests run on a GPU. `CUTLET_SUITE_EXACT=k` runs every k-th test on the CPU (1:
+//! all). A test whose trace takes longer than `CUTLET_SUITE_EXACT_LIMIT` seconds ([`LIMIT`]) is
+//! skipped, and counted at the end. All ways of a test share the run of the trace.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +25,8 @@ use crate::harness::{Session, Stage};
 use crate::runner::Completion;
 use crate::schedules;
 
-/// Tests that run in exact mode: random kernels, products, attention, sums, scans and atomic additions.
+/// Tests that run in exact mode: random kernels, products, attention, sums, scans and atomic
+/// additions.
 const SUBJECTS: [&str; 21] = [
     "random/",
     "random_product/",
@@ -49,11 +51,13 @@ const SUBJECTS: [&str; 21] = [
     "narrow/",
 ];
 
-/// Tests whose results depend on the order of tile blocks where numbers have another order: sums and maxima in one array.
+/// Tests whose results depend on the order of tile blocks where numbers have another order: sums
+/// and maxima in one array.
 const LEFT_OUT: [&str; 1] = ["atomic_store/assumed"];
 
-/// Tests of which a sample runs if `CUTLET_SUITE_EXACT` is not set. The interpreter takes up to a minute for one of the others:
-/// a product in the ring has ten times the operations of one of floats.
+/// Tests of which a sample runs if `CUTLET_SUITE_EXACT` is not set. The interpreter takes up to a
+/// minute for one of the others: a product in the ring has ten times the operations of one of
+/// floats.
 const SHORT: [&str; 5] = ["random/", "reduce/float", "mma_loops/", "thread_local_reduction/softmax", "product/scaled"];
 
 /// Every how many of the short tests of a way run.
@@ -145,7 +149,8 @@ pub fn ways(name: &str, gpu: Option<Device>) -> Vec<(&'static str, Session)> {
     ways
 }
 
-/// Returns true for the tests of the sample. The hash of the name decides, so a filter does not change the sample.
+/// Returns true for the tests of the sample. The hash of the name decides, so a filter does not
+/// change the sample.
 fn is_selected(way: &str, name: &str) -> bool {
     let is_short = SHORT.iter().any(|part| name.starts_with(part));
     let mut hasher = DefaultHasher::new();

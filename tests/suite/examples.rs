@@ -1,5 +1,6 @@
-//! The kernels of the examples, as `benches/kernels` runs them: each at small and odd sizes on every back end, and its PTX at
-//! full size through the assembler without spills. (They check their own results.)
+//! The kernels of the examples, as `benches/kernels` runs them: each at small and odd sizes on
+//! every back end, and its PTX at full size through the assembler without spills. (They check their
+//! own results.)
 
 use anyhow::{Context, Result};
 use cutlet::Target;
@@ -38,7 +39,7 @@ pub fn register(suite: &mut Suite) {
         fft: ("--batch" "11" "--n" "64" "--rows" "4") ("--batch" "3" "--n" "128" "--inverse");
         histogram: ("--n" "20000") ("--n" "4096" "--blocks" "1") ("--n" "9999" "--tile" "512" "--blocks" "3");
         dropout: ("--n" "5000") ("--n" "4099" "--tile" "512" "--keep" "0.25" "--seed" "12345678901234" "--offset" "7000000000")
-            // What is emitted: the other kernel.
+            // Emits the other kernel.
             ("--n" "3000" "--keep" "1" "--part" "backward");
         padding: ("--m" "13") ("--m" "5" "--n" "96" "--tile" "8") ("--m" "6" "--n" "80" "--padded");
         mutex: ("--blocks" "9") ("--blocks" "5" "--n" "100");
@@ -50,7 +51,7 @@ pub fn register(suite: &mut Suite) {
         softmax: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000") ("--m" "3" "--n" "1");
         layernorm: ("--m" "5" "--n" "1024") ("--m" "7" "--n" "1000");
         layernorm_backward: ("--m" "9" "--n" "512" "--blocks" "4") ("--m" "7" "--n" "500" "--blocks" "3")
-            // What is emitted: the other kernel.
+            // Emits the other kernel.
             ("--m" "9" "--n" "512" "--blocks" "4" "--part" "columns")
             ("--m" "7" "--n" "500" "--blocks" "3" "--part" "columns");
         matmul: ("--m" "128" "--n" "128" "--k" "64") ("--type" "bf16" "--m" "150" "--n" "130" "--k" "70")
@@ -68,12 +69,12 @@ pub fn register(suite: &mut Suite) {
             ("--seq" "300" "--heads" "1" "--dim" "128" "--causal" "--tile" "64" "128");
         attention_backward: ("--seq" "112" "--causal" "--type" "bf16" "--apart" "--tile" "32" "64" "--query-tile" "64" "32")
             ("--seq" "130" "--dim" "64" "--heads" "1")
-            // What is emitted: the other kernels.
+            // Emits the other kernels.
             ("--seq" "77" "--dim" "64" "--apart" "--tile" "32" "64" "--late" "--part" "queries")
             ("--seq" "64" "--dim" "64" "--heads" "1" "--part" "rows")
             ("--seq" "64" "--dim" "64" "--heads" "1" "--part" "narrowed");
         attention_f8: ("--seq" "150" "--dim" "64" "--causal" "--tile" "64" "64") ("--seq" "100" "--heads" "1")
-            // What is emitted: the other kernel.
+            // Emits the other kernel.
             ("--seq" "33" "--dim" "64" "--tile" "32" "32" "--part" "turned");
         batched_matmul: ("--batch" "3" "--m" "70" "--n" "50" "--k" "40")
             ("--type" "f16" "--batch" "3" "--m" "70" "--n" "50" "--k" "40")
@@ -120,11 +121,12 @@ fn start(name: &str, options: &[&str]) -> Result<()> {
     by_name(name)?(&words).with_context(|| format!("{name} {}", options.join(" ")))
 }
 
-/// Kernels that make nothing of a second block for each tile: they have no array, or take a lock, or a ticket, or add
-/// atomically. (`tests/checks.rs` has faults of those.)
+/// Kernels that make nothing of a second block for each tile: they have no array, or take a lock,
+/// or a ticket, or add atomically. (`tests/checks.rs` has faults of those.)
 const HARMLESS: [&str; 4] = ["hello", "histogram", "mutex", "prefix_sum"];
 
-/// On the cpu back end: all checks find nothing, and that of races finds that two blocks do the work of one.
+/// On the cpu back end: all checks find nothing, and that of races finds that two blocks do the
+/// work of one.
 fn checked(name: &str, sizes: &[&str]) -> Result<()> {
     let with = |options: &[&str]| start(name, &[&["--backend", "cpu", "--iterations", "1"], sizes, options].concat());
     with(&["--check", "all"]).context("with all checks")?;

@@ -1,5 +1,7 @@
-//! Exponentials between products that wait for each other, which two groups of warps compute in turn where they take as long as the products. Scores
-//! are small and whole, so that all weights are powers of two and every sum is exact; but in some rows none is a number, nor is any exponential.
+//! Exponentials between products that wait for each other, which two groups of warps compute in
+//! turn where they take as long as the products. Scores are small and whole, so that all weights
+//! are powers of two and every sum is exact; but in some rows none is a number, nor is any
+//! exponential.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -22,10 +24,11 @@ fn is_lost(row: usize) -> bool {
     row % 61 == 17
 }
 
-/// Keys that change places among each other, so that scores of small floats are operands where they are.
+/// Keys of a permuted group, so that scores of small floats are operands where they are.
 const GROUP: usize = 16;
 
-/// A tile of rows after the other, of each the weighted sums of values and the sum of its weights; `ordered`: keys of a group stand as scores do.
+/// A tile of rows after the other, of each the weighted sums of values and the sum of its weights;
+/// `ordered`: the order of keys of a group is that of scores.
 fn kernel<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 2>, Array<T, 2>, Array<T, 2>),
     (y, sums): (ArrayMut<f32, 2>, ArrayMut<f32, 1>),
@@ -59,7 +62,7 @@ fn of<T: MmaInput<T, f32>>(session: Session, ordered: bool) -> Result<()>
 where
     f32: CastTo<T>,
 {
-    // Of a group the key that stands here.
+    // The key of a group at this position.
     let ordered_at = |at: usize| at / GROUP * GROUP + (at / 4 % 4 * 2) + (at / 2 % 2 * 8) + at % 2;
     let small = |x: i32| T::from_f64(f64::from(x));
     for [rows, keys, m, n, d] in [[300usize, 400, 128, 128, 64], [130, 260, 128, 128, 32], [150, 256, 128, 128, 128]] {

@@ -1,5 +1,5 @@
-//! Tiles whose extents are sums of two or three powers of two: in memory, arithmetic, reductions, scans, shape
-//! operations, loops and branches. Their products are in `extents_product`.
+//! Tiles whose extents are sums of two or three powers of two: in memory, arithmetic, reductions,
+//! scans, shape operations, loops and branches. Their products are in `extents_product`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -349,7 +349,7 @@ fn reductions(session: Session) -> Result<()> {
     })
 }
 
-/// Reductions by what does not commute, of several tiles at once, with numbers from outside.
+/// Reductions by functions that do not commute, of several tiles at once, with captured numbers.
 fn in_order(session: Session) -> Result<()> {
     fn kernel(a: Array<i32, 2>, b: Array<i32, 2>, y: ArrayMut<i32, 2>, extra: Scalar<i32>) {
         let maps = (a.load([0, 0], [6, 112]), b.load([0, 0], [6, 112]));
@@ -455,7 +455,7 @@ fn blocks(session: Session) -> Result<()> {
     })
 }
 
-/// Tiles carried by loops and given by branches, also beside others, and loops that end early.
+/// Tiles that loops carry and branches return, also with other values, and loops that end early.
 fn control(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
         let shape = [12, 40];
@@ -516,7 +516,7 @@ fn control(session: Session) -> Result<()> {
     })
 }
 
-/// Parts of tiles that a loop reads and writes: boxes that lie apart, which threads copy ahead.
+/// Parts of tiles that a loop reads and writes: non-adjacent boxes with multistage copies.
 fn streamed(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 3>, y: ArrayMut<f16, 3>, shape: [usize; 3]) {
         let (group, image) = (ct::bid(0), ct::bid(1));

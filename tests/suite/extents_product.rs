@@ -25,7 +25,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("extents/batches", batches);
 }
 
-/// The product of two matrices; `turned`: the right one has its rows along the terms, and its tiles are transposed.
+/// The product of two matrices; `turned`: the right one has its rows along the terms, and its tiles
+/// are transposed.
 fn product<T: MmaInput<T, f32>>(
     a: Array<T, 2>,
     b: Array<T, 2>,
@@ -40,7 +41,8 @@ fn product<T: MmaInput<T, f32>>(
     y.store((i, j), sum);
 }
 
-/// Whole numbers for matrices of m x k and n x k elements, and the product of the first and the second one transposed.
+/// Whole numbers for matrices of m x k and n x k elements, and the product of the first and the
+/// second one transposed.
 fn factors<T: Element>([m, n, k]: [usize; 3]) -> ([Vec<T>; 2], Vec<f32>) {
     let data = [random::<T>(1, m * k, Spread::Whole(4)), random::<T>(2, n * k, Spread::Whole(4))];
     let numbers = data.each_ref().map(|list| list.iter().map(|x| x.to_f64()).collect::<Vec<f64>>());
@@ -62,7 +64,8 @@ fn products<T: MmaInput<T, f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Products of arrays that TMA knows, of which each one is as wide as an instruction may be, in both orders.
+/// Products of arrays that TMA knows, of which each one is as wide as an instruction may be, in
+/// both orders.
 fn wide_products<T: MmaInput<T, f32>>(session: Session) -> Result<()> {
     let [m, n, k] = [208, 208, 112];
     let (data, want) = factors::<T>([m, n, k]);
@@ -82,8 +85,8 @@ fn wide_products<T: MmaInput<T, f32>>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that are negated on their way to a product whose terms are cut into pieces: the pieces may go to the tensor cores in
-/// different ways, with different threads for the rows of the sum.
+/// Bytes that are negated on their way to a product whose terms are cut into pieces: the pieces may
+/// go to the tensor cores in different ways, with different threads for the rows of the sum.
 fn uneven_bytes(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
         let j = ct::bid(0);
@@ -99,7 +102,8 @@ fn uneven_bytes(session: Session) -> Result<()> {
         let term = |i: usize, j: usize, p: usize| -i32::from(data[0][i * k + p]) * i32::from(data[1][j * k + p]);
         let sums: Vec<i32> = (0..m * n).map(|at| (0..k).map(|p| term(at / n, at % n, p)).sum()).collect();
         for tile in [[128, 96, 192], [64, 96, 160], [128, 64, 96]] {
-            // tileiras takes long, and of each kernel all that is to be seen there is that it takes it.
+            // tileiras takes long, and of each kernel all that is to be seen there is that it takes
+            // it.
             if session.through_tile_ir() && session.only_compiles() && (k, tile) != (40, [128, 64, 96]) {
                 continue;
             }
@@ -139,8 +143,8 @@ fn bytes_at_eights(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Products of bytes of which a piece needs the sum in other threads than the piece before: it goes through shared memory, where
-/// operands lie, too.
+/// Products of bytes of which a piece needs the sum in other threads than the previous piece: the
+/// sum is converted through shared memory, which also has operands.
 fn moved_sums(session: Session) -> Result<()> {
     fn kernel(a: Array<i8, 2>, b: Array<i8, 2>, y: ArrayMut<i32, 2>, [m, n, k]: [usize; 3]) {
         let sum = ct::fold(..a.num_tiles(0, [k, m]), ct::zeros::<i32, 2>([m, n]), |sum, step| {
@@ -164,8 +168,8 @@ fn moved_sums(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A product that is cut into one of many rows and one of few, which is computed turned: they want the same right operand in
-/// different forms.
+/// A product that is cut into one of many rows and one of few, which is computed transposed: they
+/// want the same right operand in different forms.
 fn transposed_parts<T: MmaInput<T, f32>>(session: Session) -> Result<()>
 where
     f32: CastTo<T>,
@@ -195,9 +199,9 @@ where
     Ok(())
 }
 
-/// Two products of which the second needs the first, of tiles of which two fit besides that which all need only if the store of
-/// the result has half the room that it would take. Where a block takes several tiles of rows in turn, two of the others are
-/// enough, and the next rows come while it is at work.
+/// Two dependent products. In addition to the shared tile, two stages of the other tiles fit only
+/// if the staging buffer of the result is halved. A block with several tiles of rows needs two
+/// stages of the others, and the next rows are loaded during its work.
 fn second_stages(session: Session) -> Result<()> {
     type Arrays = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn rows((q, k, v): Arrays, y: ArrayMut<f32, 2>, i: Scalar<i32>, tile: usize) {

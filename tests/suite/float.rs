@@ -1,5 +1,5 @@
-//! Float operations element by element: functions, arithmetic in every rounding mode, flush to zero,
-//! minimum and maximum with both NaN rules.
+//! Float operations element by element: functions, arithmetic in every rounding mode, flush to
+//! zero, minimum and maximum with both NaN rules.
 
 use anyhow::Result;
 use cutlet::FloatMode;
@@ -56,7 +56,7 @@ pub struct Function<T> {
     pub reference: fn(f64) -> f64,
     /// Largest error in units in the last place, on f32 and on f64. 0: rounded to nearest even.
     pub ulps: [f64; 2],
-    /// Arguments beside all kinds of special ones.
+    /// Arguments in addition to special values of all kinds.
     spread: Spread,
 }
 
@@ -135,7 +135,7 @@ fn turned(x: f64, quarter: f64) -> f64 {
     }
 }
 
-/// By Newton's method, from what is exact of the function: near the ends its complement.
+/// By Newton's method, from an exact form of the function: near the ends its complement.
 fn inverse_erf(x: f64) -> f64 {
     let a = x.abs();
     if a.is_nan() || a >= 1.0 {
@@ -158,8 +158,8 @@ fn reciprocal_root(x: f64) -> f64 {
     1.0 / x.sqrt()
 }
 
-/// What is allowed around a value computed in f64: `ulps` on f32 and f64; 16-bit types are computed in
-/// f32 and rounded once more.
+/// Returns the tolerance around a value computed in f64: `ulps` of f32 and f64; 16-bit types are
+/// computed in f32 and rounded once more.
 fn near<T: Float>(value: f64, ulps: [f64; 2]) -> Want {
     match T::DTYPE {
         DType::F64 => Want::Near { value, ulps: ulps[1] },
@@ -203,8 +203,8 @@ fn remainder<T: Float>(session: Session) -> Result<()> {
     check_binary(session, "%", |a, b| a % b, &a, &b, |a, b| Want::nearest(a.to_f64() % b.to_f64()))
 }
 
-/// The IEEE operations maximumNumber and minimumNumber (a NaN is ignored) and maximum and minimum (a NaN
-/// wins): of two zeros the positive one is larger.
+/// The IEEE operations maximumNumber and minimumNumber (a NaN is ignored) and maximum and minimum
+/// (a NaN wins): of two zeros the positive one is larger.
 fn extremes<T: Float>(session: Session) -> Result<()> {
     fn larger(a: f64, b: f64) -> f64 {
         if a == b {
@@ -272,7 +272,7 @@ fn scoped_operations<T: Float>() -> Modal<T> {
     ]
 }
 
-/// What a scope leaves alone, scopes in each other, and the fast forms.
+/// Operations that a scope does not change, nested scopes, and the fast forms.
 fn scopes(session: Session) -> Result<()> {
     let inputs = |seed| random::<f64>(seed, COUNT, Spread::Any);
     let (a, b) = (inputs(71), inputs(72));
@@ -342,7 +342,7 @@ fn rounded<T: Float>(session: Session, mode: Rounding, round: Round, operations:
     Ok(())
 }
 
-/// Is this a sum?
+/// Returns true for the name of a sum.
 fn adds(name: &str) -> bool {
     matches!(&name[..3], "add" | "sub" | "fma")
 }
@@ -372,7 +372,7 @@ fn flush_to_zero(session: Session, operations: Modal<f32>) -> Result<()> {
         if is_subnormal(rounded) {
             Want::nearest(flush(rounded))
         } else if is_subnormal(exact.near) {
-            // Rounds up to the smallest normal number: hardware may look before or after rounding.
+            // Rounds up to the smallest normal number: hardware may test before or after rounding.
             Want::OneOf([0f64.copysign(rounded), rounded])
         } else {
             Want::Rounded(exact, Round::NearestEven)
@@ -441,7 +441,8 @@ fn approximate(session: Session) -> Result<()> {
     let root: Moded<f32> = |a, _, _, mode| a.sqrt_with(mode);
     let want = |[a, _, _]: [f64; 3]| Want::Near { value: a.sqrt(), ulps: 2.0 };
     check_moded(session, "sqrt", root, Rounding::Approx.into(), [&positive, &a, &a], want)?;
-    // 2^(x log2 e): the rounded exponent loses |x| / 2 units beside what the instruction does.
+    // 2^(x log2 e): the rounded exponent loses |x| / 2 units in addition to the error of the
+    // instruction.
     let exponents = random::<f32>(64, COUNT, Spread::Between(-80.0, 80.0));
     check_unary(
         session,

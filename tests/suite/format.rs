@@ -11,9 +11,9 @@ pub struct Format {
     pub fraction: u32,
     /// Exponent bias.
     pub bias: i32,
-    /// What the codes with the largest exponents mean.
+    /// Meaning of the codes with the largest exponents.
     pub special: Special,
-    /// Has a sign bit.
+    /// True if the format has a sign bit.
     pub signed: bool,
 }
 
@@ -37,10 +37,10 @@ pub enum Round {
     Up,
 }
 
-/// A real number as f64 plus the sign of what the f64 is off by (true value minus `near`).
+/// A real number as f64 plus the sign of its error (true value minus `near`).
 ///
-/// The functions below are exact where no intermediate f64 underflows or overflows: for all operands
-/// of the formats up to f32, and for f64 operands of moderate size.
+/// The functions below are exact where no intermediate f64 underflows or overflows: for all
+/// operands of the formats up to f32, and for f64 operands of moderate size.
 #[derive(Clone, Copy, Debug)]
 pub struct Real {
     pub near: f64,
@@ -111,7 +111,8 @@ impl Format {
         let fraction = (code & ((1 << self.fraction) - 1)) as f64;
         let unit = 2f64.powi(-(self.fraction as i32));
         if field == 0 && self.signed {
-            // Two factors, since 2^(1 - bias - fraction) may lie below what `powi` reaches in one step.
+            // Two factors, since 2^(1 - bias - fraction) may be smaller than the range of `powi` in
+            // one step.
             return fraction * unit * 2f64.powi(1 - self.bias);
         }
         (1.0 + fraction * unit) * 2f64.powi(field - self.bias)
@@ -144,8 +145,8 @@ impl Format {
         f64::from(exponent - self.fraction as i32).exp2()
     }
 
-    /// Rounds to this format. NaN stays NaN where there is one; without infinities an overflow gives
-    /// the largest finite number.
+    /// Rounds to this format. NaN stays NaN where there is one; without infinities an overflow
+    /// becomes the largest finite number.
     pub fn round(self, value: Real, mode: Round) -> f64 {
         if self == Format::F64 {
             return round_f64(value, mode);

@@ -1,5 +1,6 @@
-//! Gather and scatter: every element type, index tiles of every width, ranges and scalars, masks and padding, positions
-//! inside and outside, contiguous ones at every alignment, arrays whose axes lie in any order.
+//! Gather and scatter: every element type, index tiles of every width, ranges and scalars, masks
+//! and padding, positions inside and outside, contiguous ones at every alignment, arrays whose axes
+//! are in any order.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -96,7 +97,8 @@ fn shifted<T: ByteSized>(x: Array<T, 1>, y: ArrayMut<T, 1>, (tile, from, to): (u
     y.scatter(at + to, x.gather(at + from));
 }
 
-/// Neighbours: where the launch knows enough, accesses are wide, and the rest is right all the same.
+/// Neighbours: where the launch knows enough, accesses are wide, and the rest is right all the
+/// same.
 fn contiguous<T: ByteSized>(session: Session) -> Result<()> {
     for extent in [4096, 1000, 1001, 16] {
         for (from, to) in [(0, 0), (1, 0), (0, 3), (-16, 16), (8, -8), (i32::MAX, 0)] {
@@ -316,7 +318,7 @@ fn all_to_few(y: ArrayMut<i32, 1>) {
     y.scatter(n % 8, n);
 }
 
-/// Of several values for one element one is written.
+/// One of several values for the same element is stored.
 fn duplicates(session: Session) -> Result<()> {
     let mut y = session.unwritten::<i32, 1>([8])?;
     session.launch(all_to_few, [1], (&mut y,))?;
@@ -383,7 +385,7 @@ fn wide_indices(session: Session) -> Result<()> {
     let mut far = device.zeros::<u8, 2>([3, row])?;
     let data = random::<u8>(17, 4 * 32, Spread::Any);
     let (near, index) = (session.array(&data, [4, 32])?, session.array(&[0i64, 1, 2, 3], [4])?);
-    // Rows 0 to 2 of the near array; its last one lies outside.
+    // Rows 0 to 2 of the near array; its last one is outside.
     session.launch(far_rows, [1], (&near, &index, &mut far))?;
     let index = session.array(&at, [4])?;
     let mut y = session.unwritten::<u8, 2>([4, 32])?;

@@ -1,5 +1,5 @@
-//! Globals: initial values of every type, what one tile block leaves for another one and one launch for the next, tables,
-//! host reads and writes, instances.
+//! Globals: initial values of every type, values for other tile blocks and for the next launch,
+//! tables, host reads and writes, instances.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -41,7 +41,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("global/launch_after_launch", launch_after_launch);
 }
 
-/// `kernel` gives the initial values, and the sums of the values with those in reverse order.
+/// `kernel` returns the initial values, and the sums of the values with those in reverse order.
 fn values<T: Number>(
     session: Session,
     initial: [T; 5],

@@ -1,4 +1,4 @@
-//! Grids: block indices of all sizes, and what is computed from them.
+//! Grids: block indices of all sizes, and values that are computed from them.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -29,7 +29,7 @@ fn axes(session: Session) -> Result<()> {
     session.check("extents", &z, &|[axis]| Want::exactly(grid[axis] as i32))
 }
 
-/// Of Tile IR, the refusal; `true` if there is nothing to check.
+/// Checks that Tile IR refuses a launch. Returns true if there are no results to check.
 fn is_refused(session: Session, launched: Result<()>) -> Result<bool> {
     if !session.through_tile_ir() || session.only_compiles() {
         return launched.map(|()| session.only_compiles());
@@ -39,8 +39,8 @@ fn is_refused(session: Session, launched: Result<()>) -> Result<bool> {
     Ok(true)
 }
 
-/// Blocks from 2^24 on decide and store as others do. Their tiles of 256 elements start at 2^32 and later: where 32 bits
-/// wrap, that is at the start of the array.
+/// Blocks from 2^24 on decide and store as others do. Their tiles of 256 elements start at 2^32 and
+/// later: where 32 bits wrap, that is at the start of the array.
 fn more_than_24_bits(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i32, 1>, last: ArrayMut<i32, 1>, first: i32) {
         let i = ct::bid(0);
@@ -49,7 +49,7 @@ fn more_than_24_bits(session: Session) -> Result<()> {
             last.store_scalar(i - first, ct::num_blocks(0));
         });
     }
-    // An interpreter without optimization takes a minute for so many; its numbers are all of 64 bits.
+    // The unoptimized interpreter takes a minute for all blocks; its numbers all have 64 bits.
     let fewer = cfg!(debug_assertions) && matches!(session, Session::Run(device) if device == ct::Device::cpu());
     let first = if fewer { 1 << 18 } else { 1 << 24 };
     let blocks = first + 3;

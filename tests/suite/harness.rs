@@ -1,6 +1,6 @@
-//! How a test of this suite is written once and run several ways: on the cpu back end, on a GPU, and as
-//! PTX through the assembler. A test makes arrays, launches, and states what it expects; the [`Session`]
-//! knows which way it is.
+//! Harness of the suite: a test is written once and run in several modes: on the cpu back end, on a
+//! GPU, and as PTX through the assembler. A test makes arrays, launches, and states its
+//! expectations. [`Session`] is the mode.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -39,9 +39,10 @@ pub enum Session {
     Run(Device),
     /// Launches run on this GPU, through Tile IR.
     RunTileIr(Device),
-    /// Launches write bytecode for this target, read it back, and run what it says on the cpu back end.
+    /// Launches write bytecode for this target, read it, and execute it on the cpu back end.
     InterpretTileIr(Target),
-    /// Launches run their trace on the cpu back end, as it is, as the ptx back end rewrites it, or as it schedules it.
+    /// Launches run their trace on the cpu back end, without rewrites, as the ptx back end rewrites
+    /// it, or as it schedules it.
     Interpret(Stage),
     /// Launches only compile for this target, and the assembler judges the code.
     Assemble(Target, Demand),
@@ -49,21 +50,22 @@ pub enum Session {
     AssembleTileIr(Target),
 }
 
-/// Which module of a kernel is interpreted.
+/// Stage of a kernel whose module is interpreted.
 #[derive(Clone, Copy, Debug)]
 pub enum Stage {
     /// The trace, before any pass.
     Traced,
-    /// What the ptx back end may make of it before it chooses instructions.
+    /// The module after the rewrites of the ptx back end, before instruction selection.
     Rewritten,
-    /// What it makes of it, step by step, for old machines and for new ones, in several orders. The interpreter has to leave the same memory.
+    /// The schedules for old and new GPUs, step by step, in several orders. Their memory must equal
+    /// that of the interpreter.
     Scheduled,
-    /// Before and after each pass, which leave the same memory; a planted fault changes what a pass makes.
+    /// Before and after each pass, with equal memory; a planted fault changes the result of a pass.
     Passes(Option<Fault>),
 }
 
 impl Session {
-    /// Where arrays of this test live.
+    /// Returns the device of the arrays of this test.
     pub fn device(self) -> Device {
         match self {
             Session::Run(device) | Session::RunTileIr(device) => device,
@@ -74,18 +76,18 @@ impl Session {
         }
     }
 
-    /// Does the code go through Tile IR?
+    /// Returns true if the code is Tile IR.
     pub fn through_tile_ir(self) -> bool {
         matches!(self, Session::RunTileIr(_) | Session::InterpretTileIr(_) | Session::AssembleTileIr(_))
     }
 
-    /// Does nothing run?
+    /// Returns true if the code is only compiled.
     pub fn only_compiles(self) -> bool {
         matches!(self, Session::Assemble(..) | Session::AssembleTileIr(_))
     }
 
-    /// Are products of 8-bit floats summed in about 14 bits, as the tensor cores of Ada and Hopper do it by themselves?
-    /// (The ptx back end has those of Ada multiply f16.)
+    /// Returns true if products of 8-bit floats are summed in about 14 bits, as on the tensor cores
+    /// of Ada and Hopper. (On Ada, the ptx back end multiplies f16 instead.)
     pub fn keeps_few_bits(self) -> bool {
         let within = |device: Device, archs: std::ops::Range<u32>| {
             device.target().is_some_and(|target| archs.contains(&target.arch))
@@ -100,7 +102,7 @@ impl Session {
         }
     }
 
-    /// Of a test that failed through Tile IR because the target has no such element type: the reason.
+    /// Returns the reason of a test's failure if the target of Tile IR lacks an element type.
     fn lacks(self, error: &anyhow::Error) -> Option<String> {
         let through_tile_ir = self.through_tile_ir();
         let Some(cutlet::Error::Unsupported(problems)) = error.downcast_ref() else { return None };
@@ -115,8 +117,8 @@ impl Session {
         Ok(self.device().array(data, shape)?)
     }
 
-    /// An array whose every element has all bits set in the low byte of a word: what a kernel does
-    /// not write is seen.
+    /// An array whose every element has all bits set in the low byte of a word, so that unwritten
+    /// elements are found.
     pub fn unwritten<T: Element, const R: usize>(self, shape: [usize; R]) -> Result<DeviceArray<T, R>> {
         self.array(&vec![unwritten::<T>(); shape.iter().product()], shape)
     }
@@ -151,7 +153,8 @@ impl Session {
         self.call(hints, &grid, grid.into(), &Bound::new(&kernel, &args).call())
     }
 
-    /// Without the types of kernel and arguments, for the sake of the time that it takes to compile the suite.
+    /// Without the types of kernel and arguments, for the sake of the time that it takes to compile
+    /// the suite.
     #[track_caller]
     fn call(self, hints: ct::Hints, grid: &[usize], blocks: ct::Grid, call: &Call<'_>) -> Result<()> {
         let launch = ct::Launch::new(blocks).hints(hints);
@@ -200,7 +203,8 @@ impl Session {
                 let code = launch.exported_call(call, target, ct::aot::Format::TileIr(None))?;
                 check_tile_ir(&code, target)?;
                 match target.arch {
-                    // What runs when the launch does not keep the kernel's promises; guards are alike for all targets.
+                    // The code for launches that break the kernel's promises; guards are equal for
+                    // all targets.
                     90 => check_tile_ir(&code.guarded()?, target),
                     _ => Ok(()),
                 }
@@ -215,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Compares an array with what each element should be.
+    /// Compares an array with a reference of each element.
     pub fn check<T: Element, const R: usize>(
         self,
         what: &str,
@@ -225,7 +229,7 @@ impl Session {
         self.check_results(what, array, want, &|_| String::new())
     }
 
-    /// Compares an array with what each element should be; `inputs` says what it was computed from.
+    /// Compares an array with a reference of each element; `inputs` describes its operands.
     pub fn check_results<T: Element, const R: usize>(
         self,
         what: &str,
@@ -271,7 +275,8 @@ fn words_and_memory(given: &dyn AnyArgs) -> (Vec<u64>, Memory) {
         let start = std::ptr::with_exposed_provenance_mut(used.memory().address() as usize);
         // Tile IR changes halves by whole words, of which every allocation has all.
         let bytes = used.memory().len().next_multiple_of(4);
-        // SAFETY: the test owns the arrays, which outlive this launch, and runs nothing beside it.
+        // SAFETY: the test owns the arrays, which outlive this launch, and runs no other work at
+        // the same time.
         unsafe { memory.add(start, bytes, used.writes()) };
     });
     // SAFETY: kernels make addresses by unsafe functions alone, which ask for this.
@@ -306,8 +311,8 @@ fn to_blocks(grid: &[usize]) -> Result<[u32; 3]> {
     Ok(blocks)
 }
 
-/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and the guarded one
-/// if not.
+/// Runs exported bytecode on the cpu back end: the kernel that relies on the launch if it may, and
+/// the guarded one if not.
 fn interpret(code: &ct::aot::ExportedKernel, grid: &[usize], words: &[u64], memory: &Memory) -> Result<()> {
     let extents = to_blocks(grid)?;
     let guarded;
@@ -329,7 +334,7 @@ fn check_tile_ir(code: &ct::aot::ExportedKernel, target: Target) -> Result<()> {
     })
 }
 
-/// What arrays hold where nothing has been written.
+/// Returns the content of unwritten elements.
 pub fn unwritten<T: Element>() -> T {
     T::from_bits(match T::DTYPE {
         DType::I1 => 1,
@@ -358,11 +363,11 @@ pub fn ravel<const R: usize>(index: [usize; R], shape: [usize; R]) -> usize {
     index.iter().zip(shape).fold(0, |position, (&i, extent)| position * extent + i)
 }
 
-/// What code is assembled for: names of targets and ways. The last two have instructions and shared memory of their
-/// own, which products and examples use.
+/// Targets of assembled code, and names of modes. The last two have instructions and shared memory
+/// of their own, which products and examples use.
 const ASSEMBLED: [&str; 4] = ["sm_80", "sm_90a", "sm_86", "sm_89"];
 
-/// End of the name of a way that gives all arrays 64-bit indices.
+/// End of the name of a mode with 64-bit indices of all arrays.
 const INDEX64: &str = "_index64";
 
 type Body = dyn Fn(Session) -> Result<()> + Send + Sync;
@@ -376,13 +381,14 @@ pub struct Suite {
 struct Test {
     name: String,
     demand: Demand,
-    /// On a GPU in a process of its own: what fails there would be the error of another test that waits.
+    /// On a GPU in a process of its own: a failure there would be the error of another waiting
+    /// test.
     alone: bool,
     body: std::sync::Arc<Body>,
 }
 
-/// Every how many tests one is taken: what `CUTLET_SUITE_SAMPLE` says, else all that a name selects, and one of three of them all
-/// where a sample will do.
+/// Distance of the sampled tests: `CUTLET_SUITE_SAMPLE`, else 1 if a name selects tests, and 3 of
+/// all tests if a sample is sufficient.
 fn sample() -> usize {
     let selected = std::env::args().skip(1).any(|argument| !argument.starts_with('-'));
     let named = std::env::var("CUTLET_SUITE_SAMPLE").ok().and_then(|text| text.parse().ok());
@@ -426,7 +432,7 @@ impl Suite {
         });
     }
 
-    /// Every test in each of its ways; what this machine cannot run is there, marked as skipped.
+    /// Every test in each of its modes. Tests that this machine cannot run are marked as skipped.
     pub fn trials(self) -> Vec<Trial> {
         let gpu = Device::gpu(0);
         let required = std::env::var_os("CUTLET_REQUIRE_GPU").is_some_and(|value| value != "0");
@@ -459,7 +465,7 @@ impl Suite {
             let target = "sm_100".parse().expect("a target");
             trials.push(trial("cpu_tileir", Some(Session::InterpretTileIr(target))));
             if ["random", "extents/", "mma_loops/"].iter().any(|part| name.starts_with(part)) {
-                // Programs that nobody thought of are where passes go wrong; and tiles are cut by one.
+                // Random programs contain unforeseen combinations; and tiles are cut by one.
                 trials.push(trial("cpu_traced", Some(Session::Interpret(Stage::Traced))));
                 trials.push(trial("cpu_rewritten", Some(Session::Interpret(Stage::Rewritten))));
             }
@@ -531,7 +537,7 @@ fn exact_trial(way: &str, name: &str, session: Session, body: std::sync::Arc<Bod
     })
 }
 
-/// A test for every target, which only compiles and compares the sums of what it compiled.
+/// A test for every target, which only compiles, and compares the sums of the compiled code.
 fn sum_trials(test: Test) -> impl Iterator<Item = Trial> {
     ASSEMBLED.into_iter().map(move |target| {
         let (body, name) = (test.body.clone(), format!("sums_{target}::{}", test.name));
@@ -591,7 +597,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         let start = RUNNING.lock().unwrap().remove(&self.0);
         if let (Some(start), Some(path)) = (start, std::env::var_os("CUTLET_SUITE_TIMES")) {
-            // Nothing depends on the list: what cannot be written is not.
+            // Nothing depends on the list, so an error of the file is ignored.
             let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
             let line = format!("{:.2} {}\n", start.elapsed().as_secs_f64(), self.0);
             let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, line.as_bytes()));
@@ -599,8 +605,9 @@ impl Drop for Running {
     }
 }
 
-/// Ends the process, with the names of what runs, once a test has taken as many seconds as `CUTLET_SUITE_TIMEOUT`
-/// says: a kernel that never ends takes all tests on its GPU with it. The first that is named started first.
+/// Ends the process, with the names of the running tests, if a test needs more than the seconds of
+/// `CUTLET_SUITE_TIMEOUT`: a kernel that never ends blocks all tests on its GPU. The names are in
+/// the order of the starts.
 pub fn watch() {
     let wish: Option<u64> = std::env::var("CUTLET_SUITE_TIMEOUT").ok().and_then(|text| text.parse().ok());
     let Some(seconds) = wish.filter(|&seconds| seconds > 0) else { return };
@@ -625,7 +632,7 @@ pub fn watch() {
 /// Tests that found out on their way that the target lacks something, by reason.
 static SKIPPED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 
-/// Says how many tests were skipped for which reason.
+/// Prints the number of skipped tests for each reason.
 pub fn report_skipped() {
     for (reason, count) in &*SKIPPED.lock().unwrap() {
         println!("skipped: {reason}: {count} tests");

@@ -1,4 +1,4 @@
-//! Instructions of PTX on elements: what they give is what they are said to mean; and bits that are turned around.
+//! Instructions of PTX on elements: their results are those of the PTX ISA; and reversed bits.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -83,7 +83,7 @@ fn types(session: Session) -> Result<()> {
     session.check("f16", &h, &|[i]| Want::exactly(-f16::from_f32(data[i])))
 }
 
-/// Adds 2 in each round, from the second one on.
+/// Adds 2 in each iteration, from the second one on.
 fn counted(y: ArrayMut<i32, 1>, rounds: Scalar<i32>) {
     let sum = ct::fold(ct::range(0, rounds), ct::zeros::<i32, 1>([32]), |sum, i| {
         let (text, meaning) = ("add.s32 $0, $1, $2;", |(a, b): (Tile<i32, 1>, Scalar<i32>)| a + b);
@@ -99,7 +99,7 @@ fn nested(session: Session) -> Result<()> {
     session.check("rounds", &y, &|_| Want::exactly(8))
 }
 
-/// Bits turned around by a method, and by hand: by the last bits first.
+/// Bits reversed by a method, and by hand: the last bits first.
 fn turned<T: Int>(x: Array<T, 1>, y: ArrayMut<T, 1>, z: ArrayMut<T, 1>) {
     let x = x.load(ct::bid(0), [64]);
     y.store(ct::bid(0), x.reverse_bits());

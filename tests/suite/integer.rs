@@ -32,7 +32,7 @@ fn register_for<T: Int>(suite: &mut Suite) {
     suite.test(format!("integer/unchecked/{}", T::NAME), unchecked::<T>);
 }
 
-/// The number that an integer element stands for.
+/// Returns the number of an integer element.
 pub fn value<T: Element>(x: T) -> i128 {
     let (bits, width) = (i128::from(x.to_bits()), T::DTYPE.bits());
     if T::SIGNED && bits >> (width - 1) & 1 == 1 { bits - (1 << width) } else { bits }
@@ -109,7 +109,8 @@ fn unchecked<T: Int>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A quotient by zero is 0, a remainder the dividend. A quotient that does not fit its type is not defined.
+/// A quotient by zero is 0, a remainder the dividend. A quotient that does not fit its type is not
+/// defined.
 fn division<T: Int>(session: Session) -> Result<()> {
     let (a, mut b) = with_special_pairs::<T, T>(any(3), any(4));
     for (i, (a, b)) in a.iter().zip(&mut b).enumerate() {
@@ -156,7 +157,7 @@ fn division<T: Int>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Amounts are read as unsigned; what is shifted beyond the width is gone, or all sign.
+/// Amounts are unsigned; a shift by at least the width returns 0, or the sign.
 fn shifts<T: Int>(session: Session) -> Result<()> {
     let a = any::<T>(6);
     let amounts = random::<T>(7, COUNT, Spread::Between(0.0, 1.25 * f64::from(T::DTYPE.bits())));

@@ -1,6 +1,6 @@
-//! Operands of matrix products that `cat` puts together: parts along each axis, on both sides, in both
-//! orders of memory; parts of different extents, at any rows, and parts that are computed. All numbers
-//! are small and whole, so each sum is exact.
+//! Operands of matrix products that `cat` puts together: parts along each axis, on both sides, in
+//! both orders of memory; parts of different extents, at any rows, and parts that are computed. All
+//! numbers are small and whole, so each sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -33,7 +33,7 @@ impl Parts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Form {
     parts: Parts,
-    /// Axis of the array along which the parts lie. The last one is contiguous.
+    /// Axis of the array along which the parts are adjacent. The last one is contiguous.
     axis: usize,
     /// The operand is the transposed tile.
     turned: bool,
@@ -69,7 +69,7 @@ const SHAPE: [usize; 2] = [150, 320];
 /// Returns the first element of a part along the axis.
 fn start(axis: usize, step: usize, part: usize, extent: usize) -> i64 {
     match axis {
-        // Rows before the array, inside of it, and behind it.
+        // Rows before the array, inside of it, and after it.
         0 => ((step * 37 + part * 53) % 130) as i64 - 9,
         // Whole tiles; the last ones are outside.
         _ => ((step * 3 + part * 2) % 6 * extent) as i64,

@@ -1,4 +1,5 @@
-//! Tiles that fill the registers, used again after they were reduced: read a second time, unless memory has changed.
+//! Tiles that fill the registers, used again after they were reduced: read a second time, unless
+//! memory has changed.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -28,7 +29,8 @@ enum Along {
     Columns,
 }
 
-/// x less its largest element, and that by how much all such differences come to: three passes over x.
+/// x less its largest element, and that by how much all such differences come to: three passes over
+/// x.
 fn passes(x: Array<i32, 2>, y: ArrayMut<i32, 2>, (tile, along): ([usize; 2], Along)) {
     let axis = usize::from(along == Along::Rows);
     let at = [ct::bid(0), ct::bid(1)];
@@ -53,7 +55,7 @@ fn rows(session: Session, shape: [usize; 2], tile: [usize; 2], num_warps: Option
     if session.only_compiles() {
         return Ok(());
     }
-    // What lies outside of the array is 0.
+    // Elements outside of the array are 0.
     let element = |at: [usize; 2]| if at[0] < shape[0] && at[1] < shape[1] { data[ravel(at, shape)] } else { 0 };
     let line = |[i, j]: [usize; 2]| -> Vec<i32> {
         match along {
@@ -82,7 +84,7 @@ fn rows(session: Session, shape: [usize; 2], tile: [usize; 2], num_warps: Option
     session.check(&name, &y, &|at| Want::exactly(results[ravel(at, shape)]))
 }
 
-/// The row is written to between its reduction and the second use of what was read of it.
+/// The row is written between its reduction and the second use of the loaded tile.
 fn overwrites(y: ArrayMut<i32, 2>, z: ArrayMut<i32, 2>, tile: [usize; 2]) {
     let at = (ct::bid(0), ct::scalar(0));
     let x = y.load(at, tile);

@@ -1,15 +1,17 @@
-//! Sequences of two and three integer operations on numbers from memory and on constants that an assembler learns late.
+//! Sequences of two and three integer operations on numbers from memory and on constants that an
+//! assembler learns late.
 //!
-//! ptxas decides early what a plain constant does to an instruction. A constant that only follows from 64-bit
-//! arithmetic, a selection, a shift, a conversion or a loop reaches its later passes, which merge instructions by rules of
-//! their own. Some of these rules are wrong (`src/backend/ptx/workarounds`). The interpreter computes each operation in a
-//! kernel of its own, with plain constants.
+//! Early passes of ptxas fold plain constants into instructions. A constant from 64-bit arithmetic,
+//! a selection, a shift, a conversion or a loop reaches later passes, which merge instructions by
+//! other rules. Some of these rules are wrong (`src/backend/ptx/workarounds`). The interpreter
+//! computes each operation in a kernel of its own, with plain constants.
 //!
-//! Sequences of one kernel are shuffled. Instructions that two sequences share are not merged, which hides an error.
+//! Sequences of one kernel are shuffled. Instructions that two sequences share are not merged,
+//! which hides an error.
 //!
-//! All sequences of two operations are tried, and of three operations every k-th: `CUTLET_LATE=k` (1: all).
-//! `CUTLET_RANDOM_SEED` draws other constants. With `CUTLET_SUITE_WITHOUT_WORKAROUNDS=1` the code is as the builder makes
-//! it, which drivers up to 580 at least compile to wrong code.
+//! All sequences of two operations are tried, and of three operations every k-th: `CUTLET_LATE=k`
+//! (1: all). `CUTLET_RANDOM_SEED` draws other constants. With `CUTLET_SUITE_WITHOUT_WORKAROUNDS=1`
+//! the code is as the builder makes it, which drivers up to 580 at least compile to wrong code.
 
 use std::hash::{Hash, Hasher};
 
@@ -38,7 +40,7 @@ pub fn register(suite: &mut Suite) {
     each!(i32 u32 i64 u64 i16 u8);
 }
 
-/// How a constant comes to an operation.
+/// Form of a constant operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Way {
     Plain,
@@ -231,7 +233,7 @@ fn sequences<T: Int + Comparable + ByteSized>(session: Session, length: u32) -> 
     let mut problems = Vec::new();
     for rows in rows.chunks(ROWS) {
         problems.extend(compared(session, [&x, &y], rows)?);
-        // An assembler that is not asked for values sees nothing new in the others.
+        // Without a check of values, the other forms are no new input of the assembler.
         if session.only_compiles() {
             return Ok(());
         }

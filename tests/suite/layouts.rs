@@ -1,5 +1,5 @@
-//! Tiles in layouts that a user chooses: drawn at random, for 32 to 512 threads, with replicas, before and behind every kind of
-//! operation. What is computed does not depend on them.
+//! Tiles in layouts that a user chooses: drawn at random, for 32 to 512 threads, with replicas,
+//! before and after every kind of operation. Results do not depend on them.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -35,12 +35,12 @@ pub fn register(suite: &mut Suite) {
     suite.test("layouts/multistage_copies", multistage_copies);
 }
 
-/// Where layouts of a kernel come from: the threads, as an exponent, and a number.
+/// Source of the layouts of a kernel: log2 of the threads, and a seed.
 type Drawn = (u32, u64);
 
-/// Kernels of so many numbers, for 32 to 512 threads in turn.
+/// Checks kernels of several seeds, for 32 to 512 threads one after another.
 fn each_draw(session: Session, mut check: impl FnMut(Drawn) -> Result<()>) -> Result<()> {
-    // Tile IR leaves layouts to its compiler, and says so: `tests/hints.rs`.
+    // Tile IR leaves layouts to its compiler, and reports it: `tests/hints.rs`.
     if session.through_tile_ir() {
         return Ok(());
     }
@@ -159,7 +159,7 @@ fn moved<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, z: ArrayMut<T, 2>, dra
     z.store((0, 0), swapped.flip(0).with_layout(drawn(SHAPE, draw, 7)));
 }
 
-/// Tiles turned, taken apart, put together and flipped.
+/// Tiles transposed, split, concatenated and flipped.
 fn moves<T: ByteSized>(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<T>(draw.1, ROWS * COLUMNS, Spread::Any);
@@ -167,7 +167,8 @@ fn moves<T: ByteSized>(session: Session) -> Result<()> {
         let (mut y, mut z) = (session.unwritten::<T, 2>([COLUMNS, ROWS])?, session.unwritten::<T, 2>(SHAPE)?);
         session.launch(moved::<T>, [1], (&x, &mut y, &mut z, Constant(draw)))?;
         let value = |i: usize, j: usize| Want::SameBits(data[i * COLUMNS + j].to_bits());
-        // Rows of the turned tile: the first one, the first one of the second half, the second one, and so on.
+        // Rows of the transposed tile: the first one, the first one of the second half, the second
+        // one, and so on.
         session.check(&format!("turned {draw:?}"), &y, &|[i, j]| value(j, i / 2 + i % 2 * (COLUMNS / 2)))?;
         session.check(&format!("swapped {draw:?}"), &z, &|[i, j]| value(ROWS - 1 - i, (j + COLUMNS / 2) % COLUMNS))
     })
@@ -219,7 +220,7 @@ fn carried(x: Array<i32, 2>, y: ArrayMut<i32, 2>, draw: Drawn) {
     y.store((0, 0), sum.with_layout(drawn(SHAPE, draw, 4)) - last);
 }
 
-/// What a loop carries from one layout to another.
+/// Tiles that a loop carries from one layout to another.
 fn loops(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<i32>(draw.1, 3 * ROWS * COLUMNS, Spread::Whole(999));
@@ -227,7 +228,7 @@ fn loops(session: Session) -> Result<()> {
         session.launch(carried, [1], (&x, &mut y, Constant(draw)))?;
         session.check(&format!("{draw:?}"), &y, &|at| {
             let value = |n: usize| data[n * ROWS * COLUMNS + ravel(at, SHAPE)];
-            // All three and what was before each of them, without the last one.
+            // All three and the previous value of each of them, without the last one.
             Want::exactly(2 * value(0) + 2 * value(1) + 1)
         })
     })
@@ -324,7 +325,7 @@ fn memory(session: Session) -> Result<()> {
 }
 
 fn of_parts(x: Array<i32, 3>, y: ArrayMut<i32, 3>, draw: Drawn) {
-    // Tiles of odd extents beside those that have layouts.
+    // Tiles of odd extents together with tiles that have layouts.
     let (whole, odd) = ([4, 8, 16], [4, 3, 16]);
     let tile = x.load((0, 0, 0), whole).with_layout(drawn(whole, draw, 0));
     let rest = x.load((0, 0, 0), odd).sum(1).with_layout(drawn([4, 1, 16], draw, 1));
@@ -332,7 +333,7 @@ fn of_parts(x: Array<i32, 3>, y: ArrayMut<i32, 3>, draw: Drawn) {
     y.store((0, 0, 0), (tile + rest).with_layout(drawn(whole, draw, 3)) - column);
 }
 
-/// Three axes, what is stretched, and tiles that are cut.
+/// Three axes, broadcast tiles, and split tiles.
 fn parts(session: Session) -> Result<()> {
     let shape = [4, 8, 16];
     each_draw(session, |draw| {
@@ -377,7 +378,7 @@ fn summed(x: Array<f32, 2>, y: ArrayMut<f32, 2>, draw: Drawn) {
     y.store((0, 0), sum);
 }
 
-/// Tiles that threads copy ahead to shared memory, in the layout in which they read them.
+/// Multistage copies of tiles to shared memory, in the layout in which the threads read them.
 fn multistage_copies(session: Session) -> Result<()> {
     each_draw(session, |draw| {
         let data = random::<f32>(draw.1, 7 * ROWS * COLUMNS, Spread::Whole(99));

@@ -1,4 +1,5 @@
-//! Linear algebra of tiles, against f64 on the host. The part of a matrix that an operation does not read is NaN.
+//! Linear algebra of tiles, against f64 on the host. The part of a matrix that an operation does
+//! not read is NaN.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -118,7 +119,8 @@ fn near<T: Element>(value: f64) -> Want {
 const SMALL: [[usize; 2]; 5] = [[1, 1], [3, 4], [2, 16], [1, 32], [4, 32]];
 const LARGE: [[usize; 2]; 2] = [[2, 64], [1, 128]];
 
-/// Returns true if kernels are only assembled for Tile IR. The assembler takes long for large tiles.
+/// Returns true if kernels are only assembled for Tile IR. The assembler takes long for large
+/// tiles.
 fn is_assembled_slowly(session: Session) -> bool {
     session.through_tile_ir() && session.only_compiles()
 }

@@ -1,5 +1,5 @@
-//! The user's lines in the code: every instruction at the line that it comes from, and the same instructions as without.
-//! Levels of optimization: the same values.
+//! The user's lines in the code: every instruction at its source line, and the same instructions as
+//! without. Levels of optimization: the same values.
 
 use anyhow::{Context, Result, ensure};
 use cutlet as ct;
@@ -44,10 +44,10 @@ fn multiply(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>) {
     c.store((ct::bid(0), ct::bid(1)), sum);
 }
 
-/// Instructions of machine code and the lines that they come from, in order.
+/// Instructions of machine code and their source lines, in order.
 type Lined = Vec<(String, u32)>;
 
-/// Instructions of PTX and their lines, as the text says.
+/// Instructions of PTX and their lines, by the text.
 fn in_text(ptx: &str) -> Result<Lined> {
     let file = ptx.lines().find(|line| line.starts_with(".file ") && line.ends_with("lines.rs\"")).context("a file")?;
     let mark = format!(".loc {} ", file.split(' ').nth(1).context("a number")?);
@@ -62,8 +62,8 @@ fn in_text(ptx: &str) -> Result<Lined> {
     Ok(lined)
 }
 
-/// Instructions of machine code and their lines, as the assembler's tables say; `None` without a disassembler. The same
-/// instructions as of the text without lines.
+/// Instructions of machine code and their lines, by the assembler's tables; `None` without a
+/// disassembler. The same instructions as of the text without lines.
 fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
     let disassembled = |text: &str, option: &str, how: &[&str]| ptxas::disassembled(text, target, option, how);
     let Some(plain) = disassembled(&without_lines(ptx), "-O3", &["-c"])? else { return Ok(None) };
@@ -81,7 +81,7 @@ fn in_code(ptx: &str, target: &str) -> Result<Option<Lined>> {
     Ok(Some(lined))
 }
 
-/// All instructions with this part in them come from these lines, and from each of them some do.
+/// Checks that all instructions with this text are from these lines, and that each line has one.
 fn come_from(lined: &Lined, part: &str, lines: &[u32]) -> Result<()> {
     let found: Vec<&(String, u32)> = lined.iter().filter(|(text, _)| text.contains(part)).collect();
     ensure!(found.iter().all(|(_, line)| lines.contains(line)), "{part} is not of lines {lines:?}: {found:?}");
@@ -108,7 +108,7 @@ fn elementwise(session: Session) -> Result<()> {
     come_from(&text, "mul.rn.f32", &[ROOTS + 4])?;
     come_from(&text, "st.global", &[ROOTS + 5])?;
     let Some(mut code) = in_code(&ptx, &target.to_string())? else { return Ok(()) };
-    // Behind the end are routines of ptxas's own.
+    // Routines of ptxas follow the end.
     code.truncate(code.iter().position(|(text, _)| text == "EXIT ;").context("an end")?);
     come_from(&code, "LDG.", &[ROOTS + 1])?;
     come_from(&code, "MUFU.RSQ", &[ROOTS + 2])?;

@@ -1,26 +1,35 @@
-//! The differential suite: every operation of the front end with every element type, on the cpu back
-//! end and on a GPU, against references computed here in f64 or exactly; and its PTX through ptxas.
+//! The differential suite: every operation of the front end with every element type, on the cpu
+//! back end and on a GPU, against references computed here in f64 or exactly; and its PTX through
+//! ptxas.
 //!
-//! Names are `cpu::…`, `cpu_tileir::…` (Tile IR bytecode, read back and interpreted), `gpu::…`, `gpu_tileir::…` (on a GPU
-//! through Tile IR, with `CUTLET_SUITE_TILEIR=1`), of random kernels `cpu_traced::…` (before any pass) and `cpu_rewritten::…`
-//! (after those of the ptx back end, too), of a sample of all `cpu_schedule::…` (the schedules of the ptx back end, simulated on the CPU), and for what is only assembled `sm_80::…`, `sm_90a::…` (PTX) and `tile_sm_80::…`, `tile_sm_90::…` and so on (Tile IR); a part of a name selects, as with any test.
-//! Of all tests, where none are named, every third is run, and tests that have many cases try a sample of them; with
-//! `CUTLET_TESTS=all` every one. `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a failure,
-//! `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels. `CUTLET_SUITE_TIMES=file`
-//! notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds` ends the
-//! program when a test takes longer and names the tests that run (`--format pretty` shows each as it ends).
-//! A sample of the products, sums and random kernels runs in exact mode, too (`cpu_exact::…`, `gpu_exact::…`; see [`exact`]).
-//! `CUTLET_SCHEDULES=k` simulates the schedules of every k-th test (1: of all).
-//! `CUTLET_PTX_SUMS=file` only compares what is compiled with what was compiled before (see [`sums`]).
+//! Names begin with the mode. `cpu::…` and `gpu::…` are launches. `cpu_tileir::…` is Tile IR
+//! bytecode, read back and interpreted, and `gpu_tileir::…` is Tile IR on a GPU, with
+//! `CUTLET_SUITE_TILEIR=1`. Random kernels also have `cpu_traced::…` (before any pass) and
+//! `cpu_rewritten::…` (after the passes of the ptx back end). A sample of all tests has
+//! `cpu_schedule::…`: the schedules of the ptx back end, simulated on the CPU. Code is only
+//! assembled in `sm_80::…`, `sm_90a::…` (PTX), and in `tile_sm_80::…`, `tile_sm_90::…` and so on
+//! (Tile IR). A part of a name selects, as with any test. Without a name every third test is run,
+//! and tests with many cases run a sample of them; with `CUTLET_TESTS=all` every one.
+//! `CUTLET_SUITE_SAMPLE=k` takes every k-th test, `CUTLET_REQUIRE_GPU=1` makes a missing GPU a
+//! failure, `CUTLET_RANDOM_SEED` and `CUTLET_RANDOM_COUNT` steer the random kernels.
+//! `CUTLET_SUITE_TIMES=file` notes the seconds that each test took. `CUTLET_SUITE_TIMEOUT=seconds`
+//! ends the program when a test takes longer and names the tests that run (`--format pretty` shows
+//! each as it ends). A sample of the products, sums and random kernels runs in exact mode, too
+//! (`cpu_exact::…`, `gpu_exact::…`; see [`exact`]). `CUTLET_SCHEDULES=k` simulates the schedules of
+//! every k-th test (1: of all). `CUTLET_PTX_SUMS=file` only compares the compiled code with that of
+//! an earlier run (see [`sums`]).
 //!
-//! One text in two of PTX for sm_90a is assembled, and each that must not spill; one in three for sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
+//! One text in two of PTX for sm_90a is assembled, and each that must not spill; one in three for
+//! sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
 //!
-//! Bytecode of every kernel is disassembled for two of the four targets of Tile IR, and assembled, for one of the four, unless other
-//! sizes of the same ops were before; `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for one of them at least, in turn, and
-//! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along: the same program, run before with
-//! `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on `tile_sm_90`, fills the folder, and `gpu_tileir` with the
-//! same `CUTLET_CACHE_DIR` finds them there (`scripts/pack --tileir`, then `gpu-run tileir`). Kernels with element types
-//! that a target lacks are skipped through Tile IR; the reasons are counted at the end.
+//! Bytecode of every kernel is disassembled for two of the four targets of Tile IR. It is assembled
+//! for one of the four, unless other sizes of the same ops have been assembled.
+//! `CUTLET_SUITE_EACH_KERNEL=1` assembles every kernel for at least one of them, and
+//! `CUTLET_SUITE_ALL_TARGETS=1` for all. A GPU machine without `tileiras` takes its cubins along:
+//! the same program, run before with `CUTLET_SUITE_KEEP_CUBINS=1 CUTLET_CACHE_DIR=folder` on
+//! `tile_sm_90`, fills the folder, and `gpu_tileir` with the same `CUTLET_CACHE_DIR` finds them
+//! there (`scripts/pack --tileir`, then `gpu-run tileir`). Kernels with element types that a target
+//! lacks are skipped through Tile IR; the reasons are counted at the end.
 
 #![allow(clippy::type_complexity, reason = "the tests are tables of functions")]
 
@@ -119,7 +128,8 @@ use std::process::ExitCode;
 use harness::Suite;
 use runner::{Completion, Trial};
 
-/// The tests of the subjects. An assembler of Tile IR is asked about each form of an op once: small kernels are first.
+/// The tests of the subjects. An assembler of Tile IR compiles each form of an op once: small
+/// kernels are first.
 const SUBJECTS: &[fn(&mut Suite)] = &[
     float::register,
     integer::register,

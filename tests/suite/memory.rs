@@ -1,5 +1,5 @@
-//! Loads and stores: ranks 1 to 4, odd extents, strided views on both sides, padding, tiles outside of
-//! the array, axis orders.
+//! Loads and stores: ranks 1 to 4, odd extents, strided views on both sides, padding, tiles outside
+//! of the array, axis orders.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -81,7 +81,7 @@ fn pairs(session: Session) -> Result<()> {
     check_copy::<f4e2m1fn, 2>(session, [9, 64], [4, 32])
 }
 
-/// A copy between views of every kind on both sides: what lies beside the view stays as it is.
+/// A copy between views of every kind on both sides: elements outside of the view do not change.
 fn strided<T: Element>(session: Session) -> Result<()> {
     // Each row: shape of the base array, the view of it, and the base index of a view element.
     macro_rules! views {
@@ -162,7 +162,7 @@ fn stepped<V: Viewed>(view: V, axis: usize, step: usize) -> cutlet::Result<V> {
     view.every(axis, step)
 }
 
-/// Tile `at + shift` of x, which may lie outside on any side, at tile `at` of y.
+/// Tile `at + shift` of x, which may be outside on any side, at tile `at` of y.
 fn shift_kernel<T: Element>(
     x: Array<T, 2>,
     y: ArrayMut<T, 2>,
@@ -205,7 +205,7 @@ fn padding<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Tiles that are promised to lie inside, in arrays whose extents no vector is known to divide.
+/// Tiles that are promised to be inside, in arrays whose extents are no known multiple of a vector.
 fn assumed<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2]) {
         let at = tile_index(x, tile);
@@ -330,7 +330,8 @@ fn elements(session: Session) -> Result<()> {
     session.check_results("gathered elements", &y, &want, &|[i]| format!("of index {}", index[i]))
 }
 
-/// Many rows of run-time stride in one tile: their addresses are not all held at once. (Other compilers take minutes.)
+/// Many rows of run-time stride in one tile: their addresses are not all held at once. (Other
+/// compilers take minutes.)
 fn large(session: Session) -> Result<()> {
     if matches!(session, Session::AssembleTileIr(_) | Session::RunTileIr(_)) {
         return Ok(());
@@ -366,14 +367,14 @@ fn in_place(session: Session) -> Result<()> {
     session.check("twice in place", &x, &|at| Want::exactly(data[ravel(at, shape)] * 3.0))
 }
 
-/// An array whose last element is 2^31 elements behind its first one: indices are 64-bit numbers.
+/// An array whose last element is 2^31 elements after its first one: indices are 64-bit numbers.
 fn wide_indices(session: Session) -> Result<()> {
     let (shape, row, tile) = ([3, 50], (1 << 30) + 16, Constant([2, 32]));
     if let Session::InterpretTileIr(_) | Session::Interpret(_) = session {
         return Ok(());
     }
     let (Session::Run(device) | Session::RunTileIr(device)) = session else {
-        // The same arrays, but nobody has the memory for them.
+        // The same arrays, which exceed the memory.
         let near = ct::ArraySpec::<u8, 2>::new(shape);
         let far = ct::ArraySpec::<u8, 2>::new(shape).strides([row, 1])?.unaligned();
         session.launch(copy::<u8, 2>, [4], (near, far.mutable(), tile))?;
@@ -392,7 +393,7 @@ fn wide_indices(session: Session) -> Result<()> {
     session.check("far apart", &y, &|at| Want::exactly(data[ravel(at, shape)]))
 }
 
-/// Whatever caches are told, values stay.
+/// Cache hints do not change values.
 fn caches(session: Session) -> Result<()> {
     use ct::{Cache, GatherOptions, LoadOptions, ScatterOptions, StoreOptions};
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, z: ArrayMut<f32, 2>, cache: Cache) {

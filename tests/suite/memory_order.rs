@@ -1,4 +1,5 @@
-//! Orders between tile blocks: messages, a lock, a chain of blocks, by element index and by tile index.
+//! Orders between tile blocks: messages, a lock, a chain of blocks, by element index and by tile
+//! index.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -81,7 +82,7 @@ fn locked(lock: ArrayMut<i32, 1>, sum: ArrayMut<i32, 1>) {
     lock.atomic_xchg(0);
 }
 
-/// A lock by compare-and-swap: what it protects is never lost.
+/// A lock by compare-and-swap: no protected update is lost.
 fn mutex(session: Session) -> Result<()> {
     let (mut lock, mut sum) = (session.device().zeros([1])?, session.device().zeros([256])?);
     session.launch(locked, [50], (&mut lock, &mut sum))?;
@@ -113,7 +114,7 @@ fn tiles_of_flags(session: Session) -> Result<()> {
     session.check("data", &out, &|[i]| Want::exactly(255 - i as u32))
 }
 
-/// How a tile of flags is named.
+/// Form of the access to a tile of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum How {
     Tiles,
@@ -159,7 +160,8 @@ fn flagged<T: Number>(flags: ArrayMut<T, 2>, data: ArrayMut<i32, 1>, out: ArrayM
     ct::if_else(ct::bid(0).eq(0), send, receive);
 }
 
-/// Tiles of flags by tile index, inside of the array and beyond its edges, in one access a thread and in several.
+/// Tiles of flags by tile index, inside of the array and beyond its edges, in one access a thread
+/// and in several.
 fn by_tile_index<T: Number>(session: Session, how: How) -> Result<()> {
     for columns in [64, 57] {
         let shape = if how == How::At { [7, columns - 3] } else { [8, columns] };
@@ -182,7 +184,7 @@ fn relay_kernel(tiles: ArrayMut<i32, 2>, ready: ArrayMut<u64, 1>) {
     ready.store(me + 1, 1u64);
 }
 
-/// Each block adds to what the one before it has.
+/// Each block adds to the sum of the previous one.
 fn relay(session: Session) -> Result<()> {
     let blocks = 20;
     let mut ready = vec![0u64; blocks + 1];
@@ -212,7 +214,7 @@ fn counting(counter: ArrayMut<i32, 1>, steps: ArrayMut<i32, 1>, last: i32) {
     ct::if_else(ct::bid(0).eq(0), count, watch);
 }
 
-/// Who reads again sees no less; and what another block writes is seen at some time.
+/// A second read returns no older value, and a write of another block becomes visible.
 fn coherence(session: Session) -> Result<()> {
     let mut counter = session.device().zeros([4])?;
     let mut steps = session.unwritten::<i32, 1>([4 * 7])?;
@@ -240,7 +242,7 @@ fn alias_fence(session: Session) -> Result<()> {
     session.check("y", &y, &|[j, i]| Want::exactly(3 * data[60 * i + j] + 3))
 }
 
-/// What is written in order, and then again by other threads: the later one stays.
+/// Elements that are written in order by other threads: the last write remains.
 fn written_again(session: Session) -> Result<()> {
     fn kernel(x: Array<i64, 2>, scattered: ArrayMut<i64, 2>, added: ArrayMut<i64, 2>, stored: ArrayMut<i64, 2>) {
         let at = [ct::bid(0), ct::bid(1)];

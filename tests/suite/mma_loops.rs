@@ -1,6 +1,6 @@
 //! Loops with matrix products as users first write them: masks in each iteration, scaled operands,
-//! factors before maxima, tiles that are loaded before the loop. All numbers are small and whole, so
-//! each sum is exact.
+//! factors before maxima, tiles that are loaded before the loop. All numbers are small and whole,
+//! so each sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;

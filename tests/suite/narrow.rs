@@ -43,7 +43,7 @@ fn bytes<T: ct::packed::Packed>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Several axes: the last one grows and shrinks, also of tiles that come from elsewhere.
+/// Several axes: the last one grows and shrinks, also of tiles with another origin.
 fn rows(session: Session) -> Result<()> {
     fn kernel(x: Array<u16, 2>, y: ArrayMut<u8, 2>, z: ArrayMut<u32, 2>) {
         let x = x.load([0, 0], [16, 32]);

@@ -1,4 +1,4 @@
-//! Packed arrays of 1 to 8 bits: what is loaded, stored and cast, for every format.
+//! Packed arrays of 1 to 8 bits: loads, stores and casts, for every format.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -8,7 +8,8 @@ use cutlet::prelude::*;
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want};
 
-/// Runs a generic test for each of these formats; where nothing runs, for those that stand before the bar.
+/// Runs a generic test for each of these formats; if code is only compiled, for those before the
+/// bar.
 macro_rules! formats {
     ($session:ident $test:ident: $($some:ident)+ | $($name:ident)+) => {{
         $($test::<ct::packed::$some>($session)?;)+
@@ -106,7 +107,8 @@ fn load<F: Narrow>(session: Session) -> Result<()> {
     session.check(&name("i32"), &d, &|[i, j]| whole(value(i, j)))
 }
 
-/// Numbers, what lies in the middle between two of them, what lies beside that, and what is beyond all.
+/// Returns all numbers, the midpoints of two of them, numbers adjacent to the midpoints, and
+/// numbers beyond the largest.
 fn probes<F: Narrow>() -> Vec<f32> {
     let mut numbers: Vec<f64> = (0..1u32 << F::BITS).map(|code| F::from_code(code as u8).to_value()).collect();
     numbers.retain(|number| number.is_finite());
@@ -122,7 +124,7 @@ fn probes<F: Narrow>() -> Vec<f32> {
     probes
 }
 
-/// What a packed array holds, element by element.
+/// Compares a packed array element by element.
 fn check_codes<F: Narrow, const R: usize>(
     session: Session,
     what: &str,
@@ -139,11 +141,11 @@ fn check_codes<F: Narrow, const R: usize>(
     Ok(())
 }
 
-/// Rounded, packed, and read again: behind the end of a row lie zeros.
+/// Rounded, packed, and read again: zeros follow the end of a row.
 fn store<F: Narrow>(session: Session) -> Result<()> {
     fn kernel<F: Narrow>(x: Array<f32, 2>, y: PackedArrayMut<F, 2>, z: ArrayMut<u8, 2>, tile: [usize; 2]) {
         let at = [ct::bid(0), ct::bid(1)];
-        // Padding is the largest number, which must not come to lie behind the end of a row.
+        // Padding is the largest number, which must not be stored after the end of a row.
         let padded = ct::LoadOptions::new().padding(Padding::NaN);
         y.store(at, x.load_with(at, tile, padded).cast_narrow::<F>());
         z.store(at, y.load(at, tile).codes());
@@ -164,7 +166,7 @@ fn store<F: Narrow>(session: Session) -> Result<()> {
     })
 }
 
-/// Words that lie in an array of their own, as the last columns of a larger one.
+/// Words in an array of their own, and as the last columns of a larger one.
 fn words(session: Session) -> Result<()> {
     fn kernel(x: PackedArray<ct::packed::i4, 2>, y: ArrayMut<i32, 2>) {
         let at = (0, ct::bid(0));
@@ -214,7 +216,7 @@ fn from<T: Element>(session: Session) -> Result<()> {
     check_codes(session, T::NAME, &d, &|i| Narrow::from_value(ct::packed::f6e3m2::from_value(value(i)).to_value()))
 }
 
-/// Tiles that are narrower than a word of each element, and their stores beside each other.
+/// Tiles of less than a word, and their adjacent stores.
 fn small<F: Narrow>(session: Session) -> Result<()> {
     fn kernel<F: Narrow>(x: PackedArray<F, 1>, y: PackedArrayMut<F, 1>, z: PackedArrayMut<F, 1>) {
         let i = ct::bid(0);

@@ -1,4 +1,4 @@
-//! Bits, ends and parts of numbers: what the IR has no op for.
+//! Bits, ends and parts of numbers: functions without an op in the IR.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -109,7 +109,7 @@ fn kinds<T: Float>(session: Session) -> Result<()> {
     a.extend(specials::<T>());
     check_unary(session, "isinf", |a| a.isinf(), &a, |a| Want::exactly(a.to_f64().is_infinite()))?;
     check_unary(session, "isfinite", |a| a.isfinite(), &a, |a| Want::exactly(a.to_f64().is_finite()))?;
-    // Halves, and what lies beside them: where rounding decides.
+    // Halves and adjacent numbers, where rounding decides.
     let step = T::from_f64(0.5).to_bits();
     let halves = (-40..40).flat_map(|n| {
         let bits = T::from_f64(f64::from(n) / 4.0).to_bits();
@@ -157,7 +157,7 @@ fn unordered<T: Float>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// What is allowed around a value computed in f64.
+/// Returns the tolerance around a value computed in f64.
 fn near<T: Float>(value: f64, ulps: f64) -> Want {
     Want::Near { value, ulps: if T::DTYPE.bits() == 16 { 0.51 } else { ulps } }
 }
@@ -193,7 +193,7 @@ fn softmax<T: Float>(session: Session) -> Result<()> {
     })
 }
 
-/// To the digits of what is taken together.
+/// With a tolerance relative to the operands.
 fn gelu<T: Float>(session: Session) -> Result<()> {
     let mut a = random::<T>(15, COUNT, Spread::Between(-12.0, 12.0));
     a.extend(random::<T>(16, COUNT, Spread::Between(-110.0, 90.0)));
@@ -212,7 +212,7 @@ fn gelu<T: Float>(session: Session) -> Result<()> {
     }
     let exact = |x: f64| product(x, erf(x * std::f64::consts::FRAC_1_SQRT_2));
     let close = |x: f64| product(x, (0.797_884_560_802_865_4 * (x + 0.044_715 * x * x * x)).tanh());
-    // Where its exponential is subnormal, the digits of that are multiplied.
+    // A subnormal exponential has few digits, which are multiplied.
     let tiny = 256.0 * T::from_bits(1).to_f64();
     check_unary(
         session,
@@ -369,7 +369,7 @@ fn gamma<T: Float>(session: Session) -> Result<()> {
         let (x, ulps) = (x.to_f64(), if T::DTYPE == DType::F64 { 10.0 } else { 6.0 });
         let value = lgamma(x);
         match (format_of(T::DTYPE), x < -0.5 && value.is_finite()) {
-            // What is taken from one another has these digits.
+            // The operands of the subtraction have these digits.
             (Some(format), true) => {
                 let largest = value.abs().max(lgamma(-x)).max(1.0);
                 let error = match T::DTYPE.bits() {

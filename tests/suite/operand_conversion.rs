@@ -1,4 +1,5 @@
-//! Operands that a loop makes from loaded tiles: parts of a tile, converted weights, rows with a scale.
+//! Operands that a loop makes from loaded tiles: parts of a tile, converted weights, rows with a
+//! scale.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -116,8 +117,8 @@ fn codes<F: Narrow, T: Float + MmaInput<T, f32>>(session: Session, tile: [usize;
     Ok(())
 }
 
-/// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are converted between their load and the
-/// product; `turned`: they are its left operand.
+/// `y = x · (f16(w) * scale)`, with a scale for each column and group of 128 rows. Weights are
+/// converted between their load and the product; `turned`: they are its left operand.
 fn weights_kernel<T: Element + CastTo<f16>>(
     x: Array<f16, 2>,
     (w, scales): (Array<T, 2>, Array<f16, 2>),
@@ -223,7 +224,7 @@ fn part_of_an_operand(session: Session, m: usize) -> Result<()> {
     Ok(())
 }
 
-/// Rows with a scale of two bytes, which is loaded beside tiles that are copied ahead.
+/// Rows with a scale of two bytes, which is loaded in a loop with multistage copies of tiles.
 fn scaled_rows(session: Session) -> Result<()> {
     fn kernel(x: Array<f16, 2>, (scales, bias): (Array<f16, 1>, Array<f16, 1>), y: ArrayMut<f32, 2>) {
         let sum = ct::fold(..x.num_tiles(0, [8, 256]), ct::zeros::<f32, 2>([8, 256]), |sum, i| {

@@ -1,6 +1,7 @@
-//! Operands of matrix products that are not plain tiles of a matrix: boxes with several long axes at any
-//! position, with reshapes and permutations before the product, on both sides; rows listed by a tile of
-//! indices; tiles put together from several loads. All numbers are small and whole, so each sum is exact.
+//! Operands of matrix products that are not plain tiles of a matrix: boxes with several long axes
+//! at any position, with reshapes and permutations before the product, on both sides; rows listed
+//! by a tile of indices; tiles put together from several loads. All numbers are small and whole, so
+//! each sum is exact.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -95,7 +96,7 @@ enum BoxForm {
     Half,
     /// `[8, 4, 4, 64]`: several boxes would be needed for swizzle atoms of their own.
     Small,
-    /// `[2, 64, 1, 64]`, of which the images lie beside each other along the sums.
+    /// `[2, 64, 1, 64]`, whose images are adjacent along the sums.
     Beside,
     /// `[1, 64, 2, 32]`: two columns are the sums.
     Columns,
@@ -159,7 +160,8 @@ impl BoxForm {
 const ARRAY: [usize; 4] = [3, 11, 13, 72];
 const STEPS: usize = 5;
 
-/// Returns the first element of the box of a step: partly before the array, inside of it, behind it.
+/// Returns the first element of the box of a step: partly before the array, inside of it, after
+/// it.
 fn first(step: i64) -> [i64; 4] {
     [step % 3 - 1, step * 3 - 4, 5 - step * 2, (step % 2) * 8]
 }
@@ -287,7 +289,7 @@ fn rows(session: Session, form: RowForm, right: bool) -> Result<()> {
     }
     let x = random::<f16>(5, SHAPE[0] * SHAPE[1], Spread::Whole(2));
     let w = random::<f16>(6, 64 * STEPS * 64, Spread::Whole(2));
-    // Rows before the array, inside of it, and behind it.
+    // Rows before the array, inside of it, and after it.
     let count = STEPS * ROWS;
     let list: Vec<i32> = (0..count as i32)
         .map(|place| match form {

@@ -124,7 +124,7 @@ fn stored_as<S: CastTo<T>, T: Element>(x: Array<S, 1>, y: ArrayMut<T, 1>, z: Arr
     by_cast.store(i, x.load(i, [64]).cast::<T>());
 }
 
-/// What is stored is what `cast` gives.
+/// Stores with a conversion equal those of `cast`.
 fn stores<S: CastTo<T>, T: Element>(session: Session) -> Result<()> {
     let x = session.array(&random::<S>(7, 100, Spread::Whole(100)), [100])?;
     let mut arrays = [0; 3].map(|_| session.unwritten::<T, 1>([100]));

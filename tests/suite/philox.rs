@@ -1,4 +1,5 @@
-//! Random numbers: the generator's known answers, the same numbers whatever the tiles, and what they are like.
+//! Random numbers: the generator's known answers, the same numbers for all tiles, and their
+//! distributions.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -24,7 +25,7 @@ pub fn register(suite: &mut Suite) {
     each!(f64 f32 f16 bf16);
 }
 
-/// How many instructions a number takes on sm_90: what decides how fast arrays are filled with them.
+/// Number of instructions per random number on sm_90, which determines the rate of filling arrays.
 pub fn instructions() -> Trial {
     fn count(code: cutlet::Result<String>) -> Result<Option<f64>> {
         // Four warps write a tile of 2048.
@@ -73,7 +74,7 @@ fn word(seed: u64, offset: u64, row: u64, column: u64) -> u32 {
     philox(counter, seed)[(column % 4) as usize]
 }
 
-/// Of the authors' file of known answers (Random123, `kat_vectors`).
+/// Known answers of the authors' file (Random123, `kat_vectors`).
 fn known_answers(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<u32, 2>, key: (Scalar<u64>, Scalar<u64>), row: Scalar<i64>, column: Scalar<i64>, at: i32) {
         y.store((at, 0), ct::random::Philox::new(key.0, key.1).bits((row, column), [1, 4]));
@@ -198,7 +199,7 @@ fn uniform<T: Element>([i, j]: [usize; 2]) -> f64 {
     }
 }
 
-/// What logarithms are taken of: above 0 and up to 1.
+/// Returns the argument of the logarithm: above 0 and up to 1.
 fn positive<T: Element>([i, j]: [usize; 2]) -> f64 {
     match T::DTYPE {
         DType::F64 => uniform::<T>([i, j]) + 2f64.powi(-53),
@@ -209,7 +210,7 @@ fn positive<T: Element>([i, j]: [usize; 2]) -> f64 {
     }
 }
 
-/// Where on the circle two normal numbers are, as a direction of length 1.
+/// Returns the direction of two normal numbers, as a vector of length 1.
 fn direction<T: Element>([i, j]: [usize; 2]) -> [f64; 2] {
     if T::DTYPE == DType::F64 {
         let (sine, cosine) = (positive::<T>([i, j]) * std::f64::consts::TAU).sin_cos();
@@ -316,7 +317,8 @@ fn to_the_bit(session: Session) -> Result<()> {
     session.check("floats", &y, &|[i, j]| Want::Bits(u64::from(WANT[i][j])))
 }
 
-/// By the hardware's functions they are the same, nearly: all words, and the largest and smallest of the numbers.
+/// By the hardware's functions they are the same, nearly: all words, and the largest and smallest
+/// of the numbers.
 fn fast(session: Session) -> Result<()> {
     fn kernel(exact: ArrayMut<f32, 3>, near: ArrayMut<f32, 3>) {
         let at = [ct::bid(0), ct::bid(1)];

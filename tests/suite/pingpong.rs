@@ -1,5 +1,5 @@
-//! Blocks that take tiles in turn, with products that one warpgroup can make alone: on sm_90a their iterations are dealt to two
-//! groups of warps, which must not be seen.
+//! Persistent kernels with products that one warp group can compute: on sm_90a two consumer groups
+//! alternate their iterations, which must not change results.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -21,7 +21,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("pingpong/requested", requested);
 }
 
-/// What a kernel is made for: the tile; rows of tiles are gone through in this order.
+/// Constants of a kernel: the tile, and the order of the rows of tiles.
 type Form = ([usize; 3], bool);
 
 /// The product of `a` and the transposed `b`, and a number for each column.
@@ -58,13 +58,14 @@ fn sums<T: Element>(a: &[T], b: &[T], bias: &[f32], k: usize) -> Vec<f64> {
         .collect()
 }
 
-/// Tiles of several extents; blocks of which some make one tile more than others, one makes all, and some make none.
+/// Tiles of several extents; blocks of which some make one tile more than others, one makes all,
+/// and some make none.
 fn tiles<T: MmaInput<T, f32>, O: Element>(session: Session) -> Result<()>
 where
     f32: CastTo<O>,
 {
     let [m, n] = [136, 208];
-    // Only a GPU goes round rings, which takes long sums.
+    // Long sums use each stage of a pipeline several times, which only a GPU does fast.
     let more = if session.device() == ct::Device::cpu() { 0 } else { 288 };
     for (k, tile, backwards) in [(112, [64, 128, 64], false), (80, [64, 192, 32], true), (144, [128, 64, 64], true)] {
         let k = k + more;
@@ -86,7 +87,7 @@ where
     Ok(())
 }
 
-/// Every iteration writes the same tile: what the last one writes stays.
+/// Every iteration writes the same tile: the last write remains.
 fn last_store_wins(session: Session) -> Result<()> {
     fn kernel((a, b): (Array<f16, 2>, Array<f16, 2>), c: ArrayMut<f32, 2>, steps: Scalar<i32>) {
         ct::fold(..steps, (), |(), index| {
@@ -109,7 +110,7 @@ fn last_store_wins(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Iterations read what the ones before have written, in global memory.
+/// Iterations read elements in global memory that earlier ones have written.
 fn in_order(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),
@@ -142,7 +143,7 @@ fn in_order(session: Session) -> Result<()> {
     session.check("sums before", &log, &|[step]| Want::Within { value: logged[step], error: 1e-2 })
 }
 
-/// What comes behind the products meets across the warps of a team: sums of rows and columns, and a result that is turned.
+/// Epilogues with barriers of a consumer group: sums of rows and columns, and a transposed result.
 fn epilogues(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),
@@ -180,7 +181,8 @@ fn epilogues(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Tiles of the iteration itself, and two loops within it, go through rings of their own; the first loop may have nothing to do.
+/// Tiles of the iteration itself, and two loops within it, go through rings of their own; the first
+/// loop may have nothing to do.
 fn pipelines(session: Session) -> Result<()> {
     fn kernel(
         (q, a, b): (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>),
@@ -221,7 +223,8 @@ fn pipelines(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Two teams, one, or as it is without a wish; with more than products in the loop along k, and small accumulators.
+/// Two groups, one, or the default; with more than products in the loop along k, and small
+/// accumulators.
 fn requested(session: Session) -> Result<()> {
     fn kernel(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

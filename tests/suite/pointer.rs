@@ -1,5 +1,6 @@
-//! Pointers: every element type through pointers of arrays and through addresses of the host, masks, casts, arrays made of
-//! pointers, addresses past 2^31 elements, pointers carried by loops, memory that is known under two names.
+//! Pointers: every element type through pointers of arrays and through addresses of the host,
+//! masks, casts, arrays made of pointers, addresses past 2^31 elements, pointers carried by loops,
+//! memory that is known under two names.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -46,7 +47,7 @@ fn copy<T: ByteSized>(x: Ptr<T>, y: ArrayMut<T, 1>, from: Scalar<i32>) {
     }
 }
 
-/// Nothing is known of the alignment of addresses that the host gives, and they may be those of any element.
+/// Addresses from the host have no known alignment, and may be those of any element.
 fn copies<T: ByteSized>(session: Session) -> Result<()> {
     let data = random::<T>(1, 1010, Spread::Any);
     let x = session.array(&data, [1010])?;
@@ -165,7 +166,8 @@ fn casts(session: Session) -> Result<()> {
 }
 
 fn described(x: Ptr<f32>, y: ArrayMut<f32, 2>, (rows, columns): (Scalar<i64>, Scalar<i32>)) {
-    // SAFETY: `x` has rows * columns elements, column by column; so does the half of `y` that is written.
+    // SAFETY: `x` has rows * columns elements, column by column; so does the half of `y` that is
+    // written.
     unsafe {
         let turned = x.array((rows, columns), (1, rows));
         let to = y.pointer().offset(y.stride(0)).array_mut((rows, columns), (y.stride(0) * 2, 1));
@@ -315,7 +317,8 @@ fn twice(x: ArrayMut<i32, 1>, same: Ptr<i32>, y: ArrayMut<i32, 1>) {
     }
 }
 
-/// What is written under one name is read under another one, also by other threads of the block.
+/// Elements that are written through one pointer and read through another one, also by other
+/// threads of the block.
 fn two_names(session: Session) -> Result<()> {
     let data = random::<i32>(11, 512, Spread::Whole(9999));
     let mut x = session.array(&data, [512])?;
@@ -337,7 +340,7 @@ fn by_address(rows: Array<u64, 1>, y: ArrayMut<f32, 2>) {
     y.store((ct::bid(0), 0), found.unsqueeze(0));
 }
 
-/// Addresses that lie in memory.
+/// Addresses that are loaded from memory.
 fn table_of_addresses(session: Session) -> Result<()> {
     let data = random::<f32>(12, 1024, Spread::Any);
     let x = session.array(&data, [1024])?;
@@ -350,7 +353,8 @@ fn table_of_addresses(session: Session) -> Result<()> {
 
 fn count(x: Array<i32, 1>, bins: Ptr<i32>, floats: Ptr<f32>, y: ArrayMut<i32, 1>) {
     let x = x.load(ct::bid(0), [256]);
-    // SAFETY: `bins` and `floats` have 8 elements, and x is at least 0; the mask leaves out what is larger.
+    // SAFETY: `bins` and `floats` have 8 elements, and x is at least 0; the mask excludes larger
+    // numbers.
     unsafe {
         let inside = AtomicOptions::new().relaxed(Scope::Device).mask(x.lt(8));
         bins.offset(x).atomic_add_with(1, inside);
@@ -397,7 +401,7 @@ fn histogram(x: Array<i32, 1>, bins: ArrayMut<i32, 1>, others: Ptr<i32>) {
     });
 }
 
-/// A loop whose pointer goes on.
+/// A loop that increments its pointer.
 fn atomics_in_a_loop(session: Session) -> Result<()> {
     let data = random::<i32>(14, 8192, Spread::Between(0.0, 64.0));
     let data: Vec<i32> = data.iter().map(|&x| x.clamp(0, 63)).collect();

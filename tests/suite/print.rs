@@ -1,5 +1,6 @@
-//! What kernels print: numbers of every type in every form, tiles, long texts, loops and branches. Text goes to standard
-//! output of the process, so what runs does so in a process of its own: this program with [`CHILD`] set.
+//! Output of kernels: numbers of every type in every form, tiles, long texts, loops and branches.
+//! The text is written to the standard output of the process, so each kernel runs in a process of
+//! its own: this program with [`CHILD`] set.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
@@ -13,7 +14,7 @@ use crate::harness::{Session, Suite};
 /// Names the case and the way in a process that prints.
 const CHILD: &str = "CUTLET_SUITE_PRINT";
 
-/// A kernel that prints, how many blocks run it, and the lines that come out, in any order.
+/// A kernel that prints, how many blocks run it, and its output lines, in any order.
 struct Case {
     name: &'static str,
     launch: fn(Session) -> Result<()>,
@@ -156,7 +157,8 @@ fn count(n: usize) -> Tile<i32, 1> {
     ct::arange(0..n)
 }
 
-/// Tiles of all ranks up to 128 elements, several in one text, and texts of more numbers than a call of `printf` has.
+/// Tiles of all ranks up to 128 elements, several in one text, and texts of more numbers than a
+/// call of `printf` has.
 fn tiles() {
     let i = ct::bid(0);
     ct::println!("a {} {:3}", count(1), count(4) + i);

@@ -169,8 +169,9 @@ fn vectors(session: Session) -> Result<()> {
     })
 }
 
-/// Two products an iteration, with branches between them beside which the second one of the iteration before may go on
-/// running: of one that only selects, and of one that has to bring a tile from another layout.
+/// Two products an iteration, with a branch between them that may overlap with the second product
+/// of the previous iteration: a branch that only selects, and one that converts a tile to another
+/// layout.
 fn branches(session: Session) -> Result<()> {
     const ROWS: usize = 128;
     const KEYS: usize = 128;
@@ -232,8 +233,9 @@ fn branches(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// The driver's own compiler lets matrix instructions run on, too, and spills nothing: tiles as they are used at
-/// full speed, with and without TMA (an address that is no multiple of 16 forbids it).
+/// The driver's own compiler lets matrix instructions run on, too, and spills nothing: tiles as
+/// they are used at full speed, with and without TMA (an address that is no multiple of 16 forbids
+/// it).
 fn unhindered(session: Session) -> Result<()> {
     let Session::Run(device) = session else { return Ok(()) };
     const N: usize = 272;
@@ -292,12 +294,12 @@ fn want(acc: DType, spread: Spread, k: usize, (value, magnitude): (f64, f64), lo
     }
 }
 
-/// What Hopper's tensor cores may lose of a row times a column of 8-bit floats; so may Ada's where NVIDIA's
-/// assembler leaves a product of tiles to them.
+/// Returns the error bound of Hopper's tensor cores for a row times a column of 8-bit floats. It
+/// also holds for Ada if NVIDIA's assembler uses its tensor cores.
 ///
-/// An instruction adds 16 terms at a time to the sum so far. Terms and sums are cut off 13 bits below the leading
-/// bit of the largest of them. The sum starts from zero at least with each tile of `tk` terms (and in the ptx back
-/// end after 128), and those sums are added in f32.
+/// An instruction adds 16 terms at a time to the sum so far. Terms and sums are cut off 13 bits
+/// below the leading bit of the largest of them. The sum starts from zero at least with each tile
+/// of `tk` terms (and in the ptx back end after 128), and those sums are added in f32.
 fn lost_in_few_bits(terms: &[f64], tk: usize) -> f64 {
     let mut lost = 0.0;
     for tile in terms.chunks(tk) {
@@ -305,7 +307,7 @@ fn lost_in_few_bits(terms: &[f64], tk: usize) -> f64 {
         for added in tile.chunks(16) {
             let largest = added.iter().fold(sum.abs(), |largest, term| largest.max(term.abs()));
             sum += added.iter().sum::<f64>();
-            // What was lost before may have made the sum larger.
+            // Earlier errors may have increased the sum.
             let largest = largest.max(sum.abs()) + lost;
             let unit = if largest == 0.0 { 0.0 } else { 2f64.powi(largest.log2().floor() as i32 - 13) };
             lost += unit * (added.len() + 2) as f64;
@@ -397,8 +399,8 @@ where
         .try_for_each(|(tile, transposed)| check::<A, B, C>(session, size, tile, transposed))
 }
 
-/// Loops over tiles with two to eight steps along k, of which the last one follows in the next iteration; one
-/// iteration, few, and many.
+/// Loops over tiles with two to eight steps along k, of which the last one follows in the next
+/// iteration; one iteration, few, and many.
 fn steps_of_f64(session: Session) -> Result<()> {
     let ways = [
         ([128, 128, 16], [130, 134, 70], [false, false]),
@@ -410,7 +412,8 @@ fn steps_of_f64(session: Session) -> Result<()> {
     ways.into_iter().try_for_each(|(tile, size, transposed)| check::<f64, f64, f64>(session, size, tile, transposed))
 }
 
-/// f32 by one and by three products of tf32, beside f64: errors within the documented limits.
+/// f32 by one and by three products of tf32, compared with f64: errors within the documented
+/// limits.
 fn precision(session: Session) -> Result<()> {
     fn kernel(
         a: Array<f32, 2>,
@@ -447,7 +450,8 @@ fn precision(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either side.
+/// f32 arrays multiplied as tf32: a product with the identity shows how they are rounded, on either
+/// side.
 fn rounded(session: Session) -> Result<()> {
     fn kernel(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>, [tm, tn, tk]: [usize; 3]) {
         let (i, j) = (ct::bid(0), ct::bid(1));
@@ -504,18 +508,19 @@ where
     session.check("batch", &c, &|at| Want::SumOf(expected[ravel(at, [4, 16, 8])].0 + 1.0))
 }
 
-/// Which tile of the result a block makes. Neighbours along x need the same columns, the same rows, both or nothing.
+/// Assignment of tiles of the result to blocks. Adjacent blocks along x need the same columns, the
+/// same rows, both or neither.
 #[derive(Clone, Copy, Debug)]
 enum Order {
-    /// x goes over the rows, y over the columns.
+    /// x counts rows, y counts columns.
     Columns,
-    /// x goes over the columns, y over the rows.
+    /// x counts columns, y counts rows.
     Rows,
-    /// x goes over all, column by column.
+    /// x counts all tiles, column by column.
     ColumnByColumn,
-    /// x goes over all, row by row.
+    /// x counts all tiles, row by row.
     RowByRow,
-    /// Every tile of rows is multiplied twice; x goes over the rows.
+    /// Every tile of rows is multiplied twice; x counts rows.
     Twice,
     /// Four blocks take tile after tile, row by row.
     Persistent,
@@ -523,7 +528,7 @@ enum Order {
     Uneven,
 }
 
-/// Tile blocks run in pairs that share what they load, if the grid has pairs.
+/// Tile blocks run in clusters of two that share their loads, if the grid permits it.
 fn pairs<A, C>(session: Session) -> Result<()>
 where
     A: MmaInput<A, C>,
@@ -569,7 +574,7 @@ where
         tile(a, b, c, extents, if let Twice = ORDERS[order] { i / 2 } else { i }, (i, j));
     }
     let tk = if A::DTYPE.bits() == 8 { 64 } else { 32 };
-    // Only a GPU goes round rings, which takes long sums.
+    // Long sums use each stage of a pipeline several times, which only a GPU does fast.
     let k = if session.device() == ct::Device::cpu() { 80 } else { 368 };
     // Three tiles by four, of which rows are left over, and four by three.
     for ([m, n], [tm, tn], transposed, stages) in

@@ -13,7 +13,8 @@ use cutlet::Target;
 use crate::sums;
 use crate::temp_dir::TemporaryFolder;
 
-/// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on `PATH`.
+/// The assembler: `CUTLET_PTXAS`, else the one that `scripts/tools` installs, else the one on
+/// `PATH`.
 pub fn find() -> Option<&'static Path> {
     static FOUND: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
         let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin/ptxas");
@@ -27,7 +28,7 @@ pub fn find() -> Option<&'static Path> {
     FOUND.as_deref()
 }
 
-/// How strict to be.
+/// Strictness of the check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Demand {
     /// Nothing is assembled: the code is noted (see [`sums`]).
@@ -40,7 +41,8 @@ pub enum Demand {
     NoSpills,
 }
 
-/// Returns the number of texts for a target of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
+/// Returns the number of texts for a target of which one is assembled; with
+/// `CUTLET_SUITE_EACH_KERNEL`, all of them.
 fn sampling_interval(target: &str, demand: Demand) -> u64 {
     match target {
         _ if std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() => 1,
@@ -57,10 +59,12 @@ fn is_sampled(ptx: &str, target: &str, demand: Demand) -> bool {
     hasher.finish().is_multiple_of(sampling_interval(target, demand))
 }
 
-/// Assembles PTX for the target it names; equal texts are assembled once, and most texts are sampled.
+/// Assembles PTX for the target it names; equal texts are assembled once, and most texts are
+/// sampled.
 ///
 /// # Errors
-/// What the assembler said, if it refused the text, warned, serialised matrix instructions or spilled.
+/// The messages of the assembler, if it refused the text, warned, serialised matrix instructions or
+/// spilled.
 pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     if demand == Demand::Noted {
         sums::note(ptx);
@@ -97,17 +101,19 @@ pub fn assemble(ptx: &str, target: &str, demand: Demand) -> Result<()> {
     Ok(())
 }
 
-/// Does a kernel need more shared memory for operands than this target has? Tiles of tests are for targets that have most.
+/// Returns true if a kernel needs more shared memory for operands than this target has. Tiles of
+/// tests are for the targets with the most shared memory.
 pub fn is_too_small(target: Target, error: &cutlet::Error) -> bool {
     let cutlet::Error::Unsupported(problems) = error else { return false };
     let room = |p: &cutlet::Diagnostic| p.message.contains("bytes of shared memory are needed for operands");
     target.arch < 90 && problems.iter().all(room)
 }
 
-/// What `nvdisasm` says of machine code, asked in this way, where it lies beside the assembler; made of PTX with this option.
+/// Returns the output of `nvdisasm` with these options for the machine code of PTX that is
+/// assembled with this option. `None` if the folder of the assembler has no `nvdisasm`.
 ///
 /// # Errors
-/// What one of the two said instead.
+/// The messages of one of the two.
 pub fn disassembled(ptx: &str, target: &str, option: &str, how: &[&str]) -> Result<Option<String>> {
     let Some(nvdisasm) = find().map(|ptxas| ptxas.with_file_name("nvdisasm")).filter(|tool| tool.is_file()) else {
         return Ok(None);
@@ -116,13 +122,13 @@ pub fn disassembled(ptx: &str, target: &str, option: &str, how: &[&str]) -> Resu
     said(&nvdisasm, &[how, &[path(&folder.path().join(CUBIN))?]].concat()).map(Some)
 }
 
-/// What machine code is called in its folder.
+/// Name of the file of machine code in its folder.
 const CUBIN: &str = "code.cubin";
 
 /// A folder with the machine code that the assembler makes of PTX with this option.
 ///
 /// # Errors
-/// What the assembler said instead.
+/// The messages of the assembler.
 pub fn machine_code(ptx: &str, target: &str, option: &str) -> Result<Option<TemporaryFolder>> {
     let Some(ptxas) = find() else { return Ok(None) };
     let folder = TemporaryFolder::new()?;

@@ -1,5 +1,6 @@
-//! Slices between run-time numbers along one axis, as operands and results of products: groups that begin and end anywhere,
-//! empty ones, longer and shorter ones than tiles, ends beyond the array, tiles before and behind a slice, transposed ones.
+//! Slices between run-time numbers along one axis, as operands and results of products: groups that
+//! begin and end anywhere, empty ones, longer and shorter ones than tiles, ends beyond the array,
+//! tiles before and after a slice, transposed ones.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -26,7 +27,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("ragged/sliced twice", sliced_twice);
 }
 
-/// Rows of the groups: before the array, empty, shorter and longer than a tile, without end before begin, beyond the array.
+/// Rows of the groups: before the array, empty, shorter and longer than a tile, without end before
+/// begin, beyond the array.
 const GROUPS: [[i32; 2]; 7] = [[-5, 37], [37, 37], [37, 40], [40, 205], [250, 240], [205, 269], [269, 1000]];
 /// Rows of all arrays.
 const ROWS: usize = 301;
@@ -105,7 +107,8 @@ where
     Ok(())
 }
 
-/// Heads of sequences that follow one another: three slices along the first of three axes, the result is one, too.
+/// Heads of sequences that follow one another: three slices along the first of three axes, the
+/// result is one, too.
 fn attention(session: Session) -> Result<()> {
     type Inputs = (Array<f16, 3>, Array<f16, 3>, Array<f16, 3>, Array<i32, 2>);
     fn kernel((q, k, v, ends): Inputs, y: ArrayMut<f32, 3>, [m, n, d]: [usize; 3]) {
@@ -156,7 +159,7 @@ fn attention(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Sums over the rows of a group: what is behind the slice counts as zero.
+/// Sums over the rows of a group: elements after the slice count as zero.
 fn transposed(session: Session) -> Result<()> {
     fn kernel(
         (a, b, ends): (Array<bf16, 2>, Array<bf16, 2>, Array<i32, 2>),
@@ -184,7 +187,7 @@ fn transposed(session: Session) -> Result<()> {
     says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])
 }
 
-/// Tiles before and behind a slice, by tile and by element.
+/// Tiles before and after a slice, by tile and by element.
 fn places(session: Session) -> Result<()> {
     type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<i32, 2>);
     fn kernel((a, b, ends): Inputs, c: ArrayMut<f32, 3>, shift: Scalar<i32>, by_element: bool) {

@@ -1,5 +1,5 @@
-//! Reductions: every kind and element type, along each axis and along both, within a thread and across
-//! warps.
+//! Reductions: every kind and element type, along each axis and along both, within a thread and
+//! across warps.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -33,7 +33,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("reduce/columns_in_loops", columns_in_loops);
 }
 
-/// Which axes of a matrix are reduced.
+/// Reduced axes of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Along {
     Rows,
@@ -99,7 +99,8 @@ fn check<T: Element>(
     Ok(())
 }
 
-/// Exact with small whole numbers; with any numbers within what the order of additions changes.
+/// Exact with small whole numbers; with any numbers within the error of a changed order of
+/// additions.
 fn float_sums<T: Float>(session: Session) -> Result<()> {
     let exact = |values: &[T]| Want::SumOf(values.iter().map(|x| x.to_f64()).sum());
     check::<T>(session, "sum of whole numbers", by!(sum), &|count| random(1, count, Spread::Whole(1)), &exact)?;
@@ -141,7 +142,7 @@ fn float_extremes<T: Float>(session: Session) -> Result<()> {
     let min = |values: &[f64]| -largest(values.iter().map(|x| -x));
     for spread in [Spread::Moderate, Spread::Any] {
         let input = |count| random::<T>(4, count, spread);
-        // Of NaNs alone the result is the identity or a NaN.
+        // The result of NaNs alone is the identity or a NaN.
         let or_any_nan = |values: &[f64], otherwise: f64| match values.iter().all(|x| x.is_nan()) {
             true => Want::OneOf([f64::NAN, otherwise]),
             false => Want::nearest(otherwise),
@@ -235,7 +236,7 @@ fn positions<T: Comparable + Number>(session: Session) -> Result<()> {
     ) {
         let x = x.load([0, 0], tile);
         let (at, value) = if largest { x.argmax_with_value(1) } else { x.argmin_with_value(1) };
-        // The value is there, too: it is the extreme one, or what comes of NaNs alone.
+        // The value is the extreme one, or the result of NaNs alone.
         let extreme = if largest { x.reduce_max(1) } else { x.reduce_min(1) };
         rows.store([0, 0], (value.eq(extreme) | value.ne(value)).select(at, -1));
         columns.store([0, 0], if largest { x.argmax(0) } else { x.argmin(0) });
@@ -420,8 +421,8 @@ fn wider(session: Session) -> Result<()> {
     session.check("sum_with", &c, &|[i, _]| Want::SumOf(sum(i)))
 }
 
-/// Maxima and sums of columns in a loop over rows, by the transposed array, by the transposed tile and along the first
-/// axis; arrays that tiles do not divide.
+/// Maxima and sums of columns in a loop over rows, by the transposed array, by the transposed tile
+/// and along the first axis; arrays that tiles do not divide.
 fn columns_in_loops(session: Session) -> Result<()> {
     fn kernel(
         x: Array<f32, 2>,

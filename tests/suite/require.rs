@@ -29,7 +29,8 @@ fn refused(session: Session, launch: Result<()>, message: &str) -> Result<()> {
     }
 }
 
-/// Arrays whose extents are told apart only by the condition: of other divisors, contiguity and offsets.
+/// Arrays whose extents are told apart only by the condition: of other divisors, contiguity and
+/// offsets.
 fn equal(session: Session) -> Result<()> {
     fn kernel(a: Array<f32, 2>, b: Array<f32, 2>, c: ArrayMut<f32, 2>) {
         let (n, m) = (a.extent(1), b.extent(0));

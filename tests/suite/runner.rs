@@ -1,5 +1,6 @@
-//! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test programs do: the same
-//! arguments, as far as they mean anything here, the same lines and the same exit status. Knows no test.
+//! Runs tests that the program makes itself, several at a time, and speaks as cargo's own test
+//! programs do: the same arguments, as far as they apply here, the same lines and the same exit
+//! status. Knows no test.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// What became of a test that did not fail.
+/// Result of a test that did not fail.
 pub enum Completion {
     /// It ran to its end.
     Completed,
-    /// It found out that what it needs is not there.
+    /// It was skipped because a requirement is missing.
     Skipped(String),
 }
 
@@ -32,7 +33,7 @@ impl Trial {
         Trial { name: name.into(), ignored: false, body: Box::new(body) }
     }
 
-    /// The same test; `ignored`: it only runs where it is asked for.
+    /// The same test; `ignored`: it only runs on request.
     pub fn ignored(self, ignored: bool) -> Trial {
         Trial { ignored, ..self }
     }
@@ -43,7 +44,7 @@ impl Trial {
     }
 }
 
-/// What the command line asks for.
+/// Options of the command line.
 #[derive(Default)]
 struct Wishes {
     filters: Vec<String>,
@@ -101,17 +102,17 @@ fn number<T: FromStr>(name: &str, text: &str) -> Result<T> {
     text.parse().map_err(|_| anyhow!("{name} {text}: no number"))
 }
 
-/// What came of all tests.
+/// Results of all tests.
 #[derive(Default)]
 struct Count {
     passed: usize,
     ignored: usize,
     failed: Vec<(String, String)>,
-    /// How long each test took.
+    /// Time of each test.
     times: Vec<(Duration, String)>,
 }
 
-/// How many tests that took longest are named.
+/// Number of the slowest tests that are printed.
 const LONGEST: usize = 8;
 
 impl Count {
@@ -139,7 +140,7 @@ impl Count {
         }
     }
 
-    /// Where the time went: by what stands first in the names, and the tests that took longest.
+    /// Prints the times by the first part of the names, and the slowest tests.
     fn print_times(&mut self) {
         if self.times.is_empty() {
             return;
@@ -183,7 +184,7 @@ fn run_one(body: Box<dyn FnOnce() -> Result<Completion> + Send>) -> Result<Compl
     })
 }
 
-/// Runs those of the tests that the command line asks for.
+/// Runs the tests that the command line selects.
 pub fn run(trials: Vec<Trial>) -> ExitCode {
     let wishes = match Wishes::parse(std::env::args().skip(1)) {
         Ok(wishes) => wishes,

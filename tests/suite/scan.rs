@@ -1,5 +1,5 @@
-//! Scans: every kind and element type, along each axis, from both ends, with and without the element itself, longer
-//! than a thread's registers, a warp and all warps of a block.
+//! Scans: every kind and element type, along each axis, from both ends, with and without the
+//! element itself, longer than a thread's registers, a warp and all warps of a block.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -35,10 +35,10 @@ pub fn register(suite: &mut Suite) {
 
 type Scan<T> = fn(Tile<T, 2>, usize, ct::ScanOptions) -> Tile<T, 2>;
 
-/// Elements of the largest tile that goes to Tile IR's assembler, which takes long for scans.
+/// Elements of the largest tile for Tile IR's assembler, which is slow for scans.
 const MAX_ASSEMBLED: usize = 1024;
 
-/// Is a tile larger than Tile IR's assembler is asked to take?
+/// Returns true if a tile is too large for the tests of Tile IR's assembler.
 fn is_too_large(session: Session, tile: [usize; 2]) -> bool {
     session.through_tile_ir() && session.only_compiles() && tile[0] * tile[1] > MAX_ASSEMBLED
 }
@@ -77,7 +77,7 @@ fn check<T: Element>(
         TILES.into_iter().enumerate().step_by(one_in(3)).filter(|&(_, tile)| !is_too_large(session, tile))
     {
         for axis in [0, 1] {
-            // Every way of one type, one in turn of the others.
+            // Every form for one type, and one form for each of the others.
             let all = T::DTYPE == DType::I1 && tile[0] <= 64;
             let turn = (number + 2 * axis) % 4;
             for (_, (options, reverse, exclusive)) in (0..4).zip(ways()).filter(|&(way, _)| all || way == turn) {
@@ -114,7 +114,8 @@ fn check<T: Element>(
     Ok(())
 }
 
-/// Exact with small whole numbers; with any numbers within what the grouping of additions changes.
+/// Exact with small whole numbers; with any numbers within the error of a changed grouping of
+/// additions.
 fn float_sums<T: Float>(session: Session) -> Result<()> {
     let exact = |values: &[T]| Want::SumOf(values.iter().map(|x| x.to_f64()).sum());
     // f16 and bf16 hold whole numbers up to 2^11 and 2^8 only: few elements are not zero.
@@ -154,7 +155,7 @@ fn float_extremes<T: Float>(session: Session) -> Result<()> {
         values.filter(|x| !x.is_nan()).fold(f64::NEG_INFINITY, larger)
     }
     let wide = |values: &[T]| values.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-    // Of NaNs alone the result is the identity or a NaN.
+    // The result of NaNs alone is the identity or a NaN.
     let or_any_nan = |values: &[f64], otherwise: f64| match values.iter().all(|x| x.is_nan()) {
         true => Want::OneOf([f64::NAN, otherwise]),
         false => Want::nearest(otherwise),
@@ -257,7 +258,8 @@ fn middle_axis(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Scans of what other operations leave behind: transposed tiles, stretched ones, ranges, products, reductions.
+/// Scans of results of other operations: transposed tiles, stretched ones, ranges, products,
+/// reductions.
 fn other_layouts(session: Session) -> Result<()> {
     type Out = ArrayMut<f32, 2>;
     fn kernel(x: Array<f16, 2>, (transposed, stretched, sums): (Out, Out, Out), range: ArrayMut<i32, 1>) {
@@ -297,7 +299,8 @@ fn product(session: Session) -> Result<()> {
     session.check("product", &y, &|[i, j]| Want::SumOf((0..=j).map(|j| dot(i, j)).sum()))
 }
 
-/// Arrays that end within a tile, with rows that are not aligned; several tiles, the sum carried from one to the next.
+/// Arrays that end within a tile, with rows that are not aligned; several tiles, the sum carried
+/// from one to the next.
 fn edges_and_strides(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, tile: usize) {
         let row = ct::bid(0);
@@ -319,7 +322,8 @@ fn edges_and_strides(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A recurrence of steps, channels and states, chunk after chunk, whose states are summed: `h = a h + b x`, `y = c h`.
+/// A recurrence of steps, channels and states, chunk after chunk, whose states are summed:
+/// `h = a h + b x`, `y = c h`.
 fn reduced_states(session: Session) -> Result<()> {
     fn kernel(
         x: Array<f16, 2>,

@@ -1,4 +1,4 @@
-//! Which tests have the schedules of their kernels simulated, for which targets, and in which orders.
+//! Selection of tests whose schedules are simulated, of the targets, and of the orders.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -13,11 +13,11 @@ use cutlet::ir::{Module, verify};
 use crate::harness::Session;
 use crate::ptxas::is_too_small;
 
-/// With copies ahead, and with streams.
+/// With multistage copies, and with producers.
 const TARGETS: [Target; 2] = [Target::SM_80, Target::SM_90A];
 
-/// Tests whose schedules are not run: of what is printed, of grids of more blocks than a simulator goes through, of what a
-/// launch refuses, of clusters, those that launch by themselves, and products that take a simulator half a minute each.
+/// Tests whose schedules are not simulated: output, grids with too many blocks, refused launches,
+/// clusters, tests with their own launches, and products that take half a minute each.
 const LEFT_OUT: [&str; 9] = [
     "print",
     "grid/",
@@ -38,8 +38,9 @@ pub fn may_be_simulated(name: &str) -> bool {
     !LEFT_OUT.iter().any(|part| name.starts_with(part))
 }
 
-/// Are the schedules of this test run? `CUTLET_SCHEDULES` says of every how many tests they are; unasked it is every eighth of
-/// those that stream, and every 32nd of the others.
+/// Returns true if the schedules of this test are simulated: of every n-th test, with
+/// `CUTLET_SCHEDULES` as n. By default it is every eighth of the tests with producers, and every
+/// 32nd of the others.
 pub fn are_simulated(name: &str) -> bool {
     let wish: Option<u64> = std::env::var("CUTLET_SCHEDULES").ok().and_then(|text| text.parse().ok());
     let begins = |part: &&str| name.starts_with(*part);
@@ -50,8 +51,8 @@ pub fn are_simulated(name: &str) -> bool {
     may_be_simulated(name) && hasher.finish().is_multiple_of(every.max(1))
 }
 
-/// Runs the schedules of a module from the same memory, in the extreme orders and one by chance; the memory is left as the
-/// last one leaves it.
+/// Runs the schedules of a module from the same memory, in the extreme orders and one by chance;
+/// the memory is left as the last one leaves it.
 pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], memory: &Memory) -> Result<()> {
     verify(module).map_err(|problems| anyhow!("{}\n{module}", problems[0]))?;
     let before = ScheduleSimulator::contents(memory);
@@ -62,13 +63,14 @@ pub fn simulate(module: &Module, hints: Hints, grid: [u32; 3], words: &[u64], me
     for at in 0..TARGETS.len() {
         let target = TARGETS[(at + number) % TARGETS.len()];
         let outcome = ScheduleSimulator::plan(module, target, &options, words, &mut |simulation| {
-            // Only for a target that runs the kernel: else what the other one has left is looked at.
+            // Only for a target that runs the kernel: else the memory of the other target would be
+            // compared.
             ScheduleSimulator::restore(memory, &before);
             simulation.check(grid, words, memory, &[0, 1, 2, 3 + number as u64])
         });
         match outcome {
             Err(error) if is_too_small(target, &error) => {}
-            // What is done twice would be seen twice.
+            // A repeated execution would repeat its effects.
             outcome if !repeatable => return Ok(outcome?),
             outcome => outcome?,
         }

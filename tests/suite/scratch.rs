@@ -1,5 +1,5 @@
-//! Memory of a tile block's own: tiles read by index tiles, odd extents, counting, in loops and branches, through pointers
-//! that may lead there or to an array.
+//! Memory of a tile block's own: tiles read by index tiles, odd extents, counting, in loops and
+//! branches, through pointers that may lead there or to an array.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -31,14 +31,14 @@ fn of_the_launch(session: Session) -> Result<()> {
         let i = ct::bid(0);
         parts.store(i, x.load(i, [64]).sum(0));
         let before = arrived.entry(0).atomic_add(1);
-        // The block that comes last adds up what all have left.
+        // The last block adds the partial sums of all blocks.
         ct::if_then(before.eq(ct::num_blocks(0) + 6), || y.store(0, parts.load(0, [16]).sum(0) + y.load(0, [1])));
     }
     let data = random::<i32>(8, 700, Spread::Whole(1000));
     let x = session.array(&data, [700])?;
     let want = data.iter().sum::<i32>();
     let scratch = || (ct::NewArray::zeros([11]), ct::NewArray::full([1], 7));
-    // The arguments go to what is exported, and with them what they made, before the code is interpreted.
+    // The exported code receives the arguments and their derived words, before it is interpreted.
     if let Session::InterpretTileIr(_) = session {
         return Ok(());
     }

@@ -35,7 +35,8 @@ fn ranks<T: Number>(session: Session) -> Result<()> {
         let (tile, narrow) = (x.load((i, j), [8, 32]), row.load(j, [32]));
         let greater = tile.gt(narrow).select(tile, ct::zeros([8, 32]));
         y.store((i, j), (narrow - tile) * narrow + greater - tile.max(narrow));
-        // The first row of the tile, with one axis; the row as a column, with two; the tile with three.
+        // The first row of the tile, with one axis; the row as a column, with two; the tile with
+        // three.
         let (first, column) = (x.load((i * 8, j), [32]), row.load(j, [32, 1]));
         let mut sums = first + tile.with_rank::<3>();
         sums += column.transpose();

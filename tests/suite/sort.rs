@@ -76,8 +76,8 @@ fn sort<T: ct::ops::Sorted>(session: Session) -> Result<()> {
     session.check("columns", columns, &|[i, j]| Want::exactly(column(i, j)[i % 8]))
 }
 
-/// Rows of which a thread holds as many elements as it can, other ones from step to step. The assembler of Tile IR takes
-/// minutes for long ones.
+/// Rows of which a thread holds as many elements as it can, other ones from step to step. The
+/// assembler of Tile IR takes minutes for long ones.
 fn long<T: ct::ops::Sorted>(session: Session) -> Result<()> {
     fn kernel<T: ct::ops::Sorted>(x: Array<T, 2>, y: ArrayMut<T, 2>, n: usize) {
         y.store((ct::bid(0), 0), x.load((ct::bid(0), 0), [1, n]).sort(1));

@@ -1,10 +1,13 @@
-//! Sums of generated PTX, for changes of the code generator that shall not change what it generates.
+//! Sums of generated PTX, for changes of the code generator that must not change the generated
+//! code.
 //!
-//! `CUTLET_PTX_SUMS=file` turns every test into one for each target of [`crate::harness`], named `sums_sm_90a::…`, that
-//! compiles its kernels and runs nothing. The file is made where there is none, with a line for each test: the sum of all
-//! PTX that it compiled (a sample of its cases, with `CUTLET_TESTS=all` every one). Where there is one, a test whose sum differs fails. So: make the file before a change (random
-//! kernels are chosen as ever), and run again after it. `CUTLET_PTX_SUMS=folder/`, of a folder that is there, leaves the
-//! PTX itself in it, a file a kernel, for `diff -r`.
+//! `CUTLET_PTX_SUMS=file` turns every test into one for each target of [`crate::harness`], named
+//! `sums_sm_90a::…`, that compiles its kernels and runs nothing. The file is made where there is
+//! none, with a line for each test: the sum of all PTX that it compiled (a sample of its cases,
+//! with `CUTLET_TESTS=all` every one). Where there is one, a test whose sum differs fails. So: make
+//! the file before a change (random kernels are chosen as ever), and run again after it.
+//! `CUTLET_PTX_SUMS=folder/`, of a folder that is there, leaves the PTX itself in it, a file a
+//! kernel, for `diff -r`.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,7 +16,7 @@ use std::sync::{LazyLock, Mutex};
 
 use anyhow::{Context, Result, ensure};
 
-/// What tests compiled, by name.
+/// Sums of the compiled code of tests, by name.
 struct Ledger {
     path: PathBuf,
     /// From earlier; `None`: made now.
@@ -28,7 +31,7 @@ static LEDGER: LazyLock<Option<Ledger>> = LazyLock::new(|| {
     Some(Ledger { path, known, made: Mutex::default() })
 });
 
-/// Are sums wanted?
+/// Returns true if sums are requested.
 pub fn wanted() -> bool {
     LEDGER.is_some()
 }
@@ -50,7 +53,7 @@ fn sum(texts: &[String]) -> String {
     format!("{:016x}", bytes.fold(0xcbf2_9ce4_8422_2325, fold))
 }
 
-/// Runs a test, and keeps or compares the sum of its PTX. What is refused belongs to it.
+/// Runs a test, and keeps or compares the sum of its PTX. Refusals are a part of it.
 ///
 /// # Errors
 /// When the sum is not the one of the file.

@@ -1,8 +1,8 @@
-//! Functions of f32 over all their arguments: on a GPU every one of the 2^32 bit patterns, elsewhere some thousands
-//! (`CUTLET_SUITE_SWEEP=n`: 2^n of them, and a table).
-//! The kernel that applies a function also computes it in f64, whose errors are beyond what is seen here, and keeps
-//! the largest error and the argument that made it. Bounds are those of docs/kernels.md; at the end a table tells
-//! what a GPU showed, also of functions that went beyond their bound.
+//! Functions of f32 over all their arguments: on a GPU every one of the 2^32 bit patterns,
+//! elsewhere some thousands (`CUTLET_SUITE_SWEEP=n`: 2^n of them, and a table). The kernel that
+//! applies a function also computes it in f64, with errors below the resolution of this test. It
+//! keeps the largest error and its argument. Bounds are those of docs/kernels.md. At the end a
+//! table has the errors on a GPU, also those beyond the bounds.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Mutex;
@@ -16,10 +16,10 @@ use crate::elementwise::Unary;
 use crate::float::functions;
 use crate::harness::{Session, Suite};
 
-/// Arguments that a block looks at together.
+/// Arguments of a block in one iteration.
 const WIDTH: usize = 512;
 
-/// What the results of a function should be, computed in f64.
+/// Reference of the results of a function, computed in f64.
 #[derive(Clone, Copy)]
 enum Reference {
     /// The same function of f64.
@@ -28,18 +28,19 @@ enum Reference {
     Of(Unary<f32, f64>),
 }
 
-/// In what errors are counted.
+/// Unit of errors.
 #[derive(Clone, Copy)]
 enum Unit {
     /// Units in the last place.
     Ulp,
     /// None is allowed: results have the bits of the rounded reference.
     Exact,
-    /// So many units in the last place, from argument and reference, under a name. Infinitely many: anything goes.
+    /// A named bound in units in the last place, computed from argument and reference. Infinity: no
+    /// bound.
     Ulps(&'static str, fn(Tile<f32, 2>, Tile<f64, 2>) -> Tile<f64, 2>),
 }
 
-/// A function and what its results should be. Equal names are equal functions.
+/// A function and its reference. Equal names are equal functions.
 #[derive(Clone, Copy)]
 struct Swept {
     name: &'static str,
@@ -91,7 +92,8 @@ pub fn register(suite: &mut Suite) {
     let op: Unary<f32, f32> = |x| one().div_with(x, Rounding::Approx);
     let reference = Reference::Of(|x| 1.0 / wide(x));
     add(suite, Swept { name: "reciprocal_approx", op, reference, unit: moderate, bound: 2.0 });
-    // The rounded exponent loses |x| / 2 units beside what the instruction does, which flushes to zero.
+    // The rounded exponent loses |x| / 2 units in addition to the error of the instruction, which
+    // flushes to zero.
     let growing = Unit::Ulps("ulp (1 + |x| / 2)", |x, want| {
         let flushes = want.lt(f64::from(f32::MIN_POSITIVE) * 1.001);
         flushes.select(tile(2f64.powi(23) * 1.001 / 3.0), wide(x.abs()) * 0.5 + 1.0)
@@ -104,7 +106,8 @@ pub fn register(suite: &mut Suite) {
     add(suite, Swept { name: "tanh_approx", op: |x| x.tanh_approx(), reference, unit: relative, bound: 1.0 });
 }
 
-/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of what is taken from one another there.
+/// log |Γ(x)|, whose zeros between the negative whole numbers have the digits of the operands of a
+/// subtraction.
 fn lgamma() -> Swept {
     let unit = Unit::Ulps("ulp, below -1/2 of the larger term", |x, want| {
         let other = wide(-x).lgamma().max(want.abs()).max(1.0);
@@ -135,7 +138,7 @@ fn wide(x: Tile<f32, 2>) -> Tile<f64, 2> {
     x.cast()
 }
 
-/// Zeros of the sign for what is subnormal.
+/// Zeros of the same sign for subnormal numbers.
 fn flushed_argument(x: Tile<f32, 2>) -> Tile<f32, 2> {
     let zero = (x.bitcast::<u32>() & 0x8000_0000).bitcast::<f32>();
     x.abs().lt(f32::MIN_POSITIVE).select(zero, x)
@@ -190,7 +193,8 @@ fn error(got: Tile<f32, 2>, want: Tile<f64, 2>) -> Tile<f64, 2> {
     differ.select(tile(f64::INFINITY), error)
 }
 
-/// Is `got` the number nearest to `want`, to the sign of a zero? 0 if it is.
+/// Returns 0 if `got` is the number nearest to `want`, with the sign of a zero; else the error, at
+/// least 1.
 fn rounding_error(got: Tile<f32, 2>, want: Tile<f64, 2>) -> Tile<f64, 2> {
     let want_bits = want.cast::<f32>().bitcast::<u32>();
     let right = got.bitcast::<u32>().eq(want_bits) | (got.isnan() & want.isnan());
@@ -216,8 +220,9 @@ impl Swept {
     }
 }
 
-/// Of `rounds` times `WIDTH` arguments of each block, the first of all being `first` and their bits `stride` apart:
-/// the largest error, the bits of an argument that made it, and how many are beyond the bound.
+/// Computes for `rounds` times `WIDTH` arguments of each block the largest error, the bits of its
+/// argument, and the number of errors beyond the bound. The first argument of all is `first`, and
+/// the distance of their bits is `stride`.
 fn kernel(
     (worst, place, beyond): (ArrayMut<f64, 2>, ArrayMut<u32, 2>, ArrayMut<i32, 2>),
     (rounds, stride): (Scalar<i32>, Scalar<u32>),
@@ -248,7 +253,8 @@ fn sweep(session: Session, swept: Swept) -> Result<()> {
     };
     let wish: Option<u32> = std::env::var("CUTLET_SUITE_SWEEP").ok().and_then(|text| text.parse().ok());
     let sampled = wish.unwrap_or(14).clamp(13, 31);
-    // 2^13 blocks of 2^10 rounds of 2^9 lanes: all patterns. Else a part of them, at an odd distance.
+    // 2^13 blocks of 2^10 iterations of 2^9 lanes: all patterns. Else a part of them, at an odd
+    // distance.
     let (blocks, rounds, stride) =
         if dense { (8192, 1024, 1) } else { (16, 1 << (sampled - 13), (1u32 << (32 - sampled)) + 3) };
     let mut worst = session.unwritten::<f64, 2>([blocks, 1])?;

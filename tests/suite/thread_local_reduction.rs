@@ -1,4 +1,4 @@
-//! Sums of rows that loops carry beside products: on Hopper in the parts that threads have.
+//! Sums of rows that loops with products carry: on Hopper as thread-local partial sums.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -22,7 +22,7 @@ const DEPTH: usize = 64;
 /// Tiles that the loops go past: of some none at all.
 const COUNTS: [usize; 4] = [0, 1, 2, 5];
 
-/// Sums of products in tiles of so many columns, from 3 on.
+/// Sums of products in tiles of `COLUMNS` columns, at least 3.
 fn plain<const COLUMNS: usize>(session: Session) -> Result<()> {
     fn kernel<const COLUMNS: usize>(
         (a, b): (Array<f16, 2>, Array<f16, 2>),

@@ -1,5 +1,6 @@
-//! Elements of tiles by index tiles, and histograms: every element type and width of positions, lines of one element and of
-//! more than shared memory holds, positions outside, equal ones, in loops and branches, beside products.
+//! Elements of tiles by index tiles, and histograms: every element type and width of positions,
+//! lines of one element and of more than the capacity of shared memory, positions outside, equal
+//! ones, in loops and branches, with products.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -156,7 +157,7 @@ fn control_flow(session: Session) -> Result<()> {
         let b = ct::bid(0);
         let x = x.load((b, 0), [4, 256]);
         let numbers = ct::indices([4, 256], 1);
-        // Turned by one place again and again; every other block by two.
+        // Rotated by one place in each iteration; every other block by two.
         let turned = ct::fold(..turns, x, |all, turn| {
             let by = ct::if_else(((b + turn) & 1).eq(0), || numbers + 1, || all.gather(1, (numbers + 2) & 255) & 1);
             all.gather(1, by & 255)
@@ -181,7 +182,8 @@ fn control_flow(session: Session) -> Result<()> {
     session.check("turned", &y, &|[i, j]| Want::exactly(rows(i)[j]))
 }
 
-/// Positions that no array holds: numbers, ranges, a scalar of run time; and a tile that is nowhere, either.
+/// Positions that no array holds: numbers, ranges, a scalar of run time; and a tile that is
+/// nowhere, either.
 fn uniform(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 1>, y: ArrayMut<f32, 2>, place: Scalar<i64>) {
         let x = x.load(0, [512]);
@@ -223,7 +225,7 @@ fn product(a: &[f16], b: &[f16], [n, k]: [usize; 2], i: usize, j: usize) -> f32 
     (0..k).map(|p| a[i * k + p].to_f32() * b[p * n + j].to_f32()).sum()
 }
 
-/// Of an accumulator, in a kernel of which some warps only load.
+/// Gathers of an accumulator, in a kernel with a producer.
 fn of_accumulators(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<i32, 2>, y: ArrayMut<f32, 2>, counts: ArrayMut<i32, 2>) {
         let (i, tile) = (ct::bid(0), [64, 64]);
@@ -252,7 +254,7 @@ fn of_accumulators(session: Session) -> Result<()> {
     })
 }
 
-/// Of a factor, in each turn of a loop over products.
+/// Gathers of a factor, in each iteration of a loop over products.
 fn of_operands(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, at: Array<u8, 2>, y: ArrayMut<f32, 2>) {
         let sum = ct::fold(..a.num_tiles(1, [64, 32]), ct::zeros::<f32, 2>([64, 64]), |sum, k| {
@@ -311,7 +313,8 @@ fn histogram<I: Int>(session: Session) -> Result<()> {
     check_counts::<I>(session, [1, 8], 128)
 }
 
-/// From one number to more than shared memory holds, of one element and of many, and of odd extents.
+/// From one number to more than shared memory holds, of one element and of many, and of odd
+/// extents.
 fn bins(session: Session) -> Result<()> {
     for (shape, bins) in
         [([1, 1], 1), ([1, 1], 2), ([2, 4096], 1), ([32, 32], 2), ([4, 256], 1024), ([1, 8], 65536), ([3, 20], 48)]

@@ -1,5 +1,5 @@
-//! The foreign check of Tile IR bytecode: NVIDIA's disassembler prints what our printer prints, and
-//! NVIDIA's assembler accepts it.
+//! The foreign check of Tile IR bytecode: NVIDIA's disassembler and our printer print the same
+//! text, and NVIDIA's assembler accepts the bytecode.
 
 use std::cell::Cell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -16,7 +16,7 @@ use cutlet::ir::{Attr, BlockId, Module, Opcode, Type};
 
 use crate::temp_dir::TemporaryFolder;
 
-/// What kernels are assembled for.
+/// Targets of the assembled kernels.
 pub const TARGETS: [&str; 4] = ["sm_80", "sm_90", "sm_100", "sm_120"];
 
 struct Tools {
@@ -24,8 +24,9 @@ struct Tools {
     disassembler: PathBuf,
 }
 
-/// The tools: those that `CUTLET_TILEIRAS` and `CUTLET_TILEIRDISASM` name, else those that
-/// `scripts/tools` installs, else the assembler that the library finds and the disassembler beside it.
+/// Returns the tools: those of `CUTLET_TILEIRAS` and `CUTLET_TILEIRDISASM`, else those that
+/// `scripts/tools` installs, else the assembler that the library finds and the disassembler in its
+/// folder.
 fn find() -> Option<&'static Tools> {
     static FOUND: LazyLock<Option<Tools>> = LazyLock::new(|| {
         let installed = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin").join(name);
@@ -42,7 +43,7 @@ fn find() -> Option<&'static Tools> {
     FOUND.as_ref()
 }
 
-/// Are the tools there?
+/// Returns true if the tools exist.
 pub fn found() -> bool {
     find().is_some()
 }
@@ -51,22 +52,23 @@ fn tools() -> Result<&'static Tools> {
     find().context("no tileiras: run scripts/tools, or set CUTLET_TILEIRAS")
 }
 
-/// Are cubins to be kept for a machine that has a GPU and no assembler? Then they go through the disk cache.
+/// Returns true if cubins are kept, in the disk cache, for a machine with a GPU and without an
+/// assembler.
 pub fn keeps_cubins() -> bool {
     std::env::var_os("CUTLET_SUITE_KEEP_CUBINS").is_some()
 }
 
-/// Is every kernel to be assembled for every target?
+/// Returns true if every kernel is assembled for every target.
 fn assembles_all() -> bool {
     keeps_cubins() || std::env::var_os("CUTLET_SUITE_ALL_TARGETS").is_some()
 }
 
-/// Is every kernel to be assembled for one target at least?
+/// Returns true if every kernel is assembled for at least one target.
 fn assembles_each() -> bool {
     std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some()
 }
 
-/// Is it this target's turn, where something is assembled for one of them; or, of one in `every` things, so?
+/// Returns true if the hash of `what` selects this target, of one in `every` inputs.
 fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
@@ -80,12 +82,12 @@ const EVERY: usize = 256;
 const FORMS_EVERY: usize = 8;
 
 thread_local! {
-    /// Has the test of this thread had nothing assembled yet?
+    /// True until the test of this thread assembles its first kernel.
     static FIRST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns the targets for which a test is translated: one before and one since `sm_100`, in turn by its name.
-/// `CUTLET_SUITE_EACH_KERNEL`, `CUTLET_SUITE_ALL_TARGETS` and kept cubins ask for all.
+/// Returns the targets for which a test is translated: one before and one since `sm_100`, selected
+/// by its name. `CUTLET_SUITE_EACH_KERNEL`, `CUTLET_SUITE_ALL_TARGETS` and kept cubins ask for all.
 pub fn targets_of(test: &str) -> impl Iterator<Item = &'static str> {
     let mut hasher = DefaultHasher::new();
     test.hash(&mut hasher);
@@ -99,13 +101,14 @@ pub fn begin_test() {
     FIRST.set(true);
 }
 
-/// Disassembles bytecode, and assembles it if it has an op that was not assembled for this target in this form (with these
-/// element types, ranks, attributes, in a loop or branch), where one form of eight has its turn on one of the targets, as its
-/// neighbours of other element types have on others, or if it is the first of its test, of one in 256, and this target's turn.
-/// Sizes do not count, but of matrix products, whose sizes choose the instruction. Equal files are looked at once.
+/// Disassembles bytecode, and assembles a sample of it. A form is an op with its element types,
+/// ranks and attributes, in a loop or branch. One form of eight is assembled, for one of the
+/// targets; other element types of the op have other targets. The first kernel of one test in 256
+/// is also assembled, for the selected target. Sizes are a part of the form only for matrix
+/// products, whose sizes select the instruction. Equal files are checked once.
 ///
 /// # Errors
-/// Where the texts differ, or what the assembler said.
+/// Returns the difference of the texts, or the messages of the assembler.
 pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> Result<Vec<u8>>) -> Result<()> {
     static TEXTS: LazyLock<Answers<Vec<u8>>> = LazyLock::new(Default::default);
     static CODE: LazyLock<Answers<(Vec<u8>, Target)>> = LazyLock::new(Default::default);
@@ -194,7 +197,7 @@ fn block_forms(module: &Module, block: BlockId, around: Option<Opcode>, forms: &
 
 /// A type without its sizes.
 fn kind(module: &Module, ty: &Type) -> String {
-    // Of the strides only those are known when a kernel is compiled that are 1.
+    // Only strides of 1 are known at compile time.
     let array = |view| match module.type_of(view) {
         Type::TensorView { elem, strides, .. } => format!("{elem} {strides:?}"),
         _ => String::new(),

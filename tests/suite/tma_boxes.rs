@@ -1,6 +1,6 @@
-//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides,
-//! tile indices before, behind and far outside of the arrays, results stored in every order, more than once,
-//! in loops; arrays that no tensor map can describe.
+//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides, tile
+//! indices before, after and far outside of the arrays, results stored in every order, more than
+//! once, in loops; arrays that no tensor map can describe.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -53,7 +53,7 @@ impl<T: Element> Matrix<T> {
         session.array(&self.data, [self.sides[0], self.pitch])
     }
 
-    /// The transposed matrix; what is around it is random again.
+    /// The transposed matrix; the elements around it are random again.
     fn transposed(&self, seed: u64) -> Matrix<T> {
         let Matrix { mut data, sides, pitch, .. } = Matrix::random(seed, [self.sides[1], self.sides[0]]);
         for row in 0..self.sides[0] {
@@ -72,7 +72,8 @@ impl<T: Element> Matrix<T> {
     }
 }
 
-/// The product with the tiles of `a` taken from `shift` tiles further on, stored `place` tiles further on.
+/// The product with the tiles of `a` taken from `shift` tiles further on, stored `place` tiles
+/// further on.
 fn shifted<T, Acc, O>(
     a: Array<T, 2>,
     b: Array<T, 2>,
@@ -126,7 +127,7 @@ where
     let flipped = b.transposed(3);
     let (device_a, device_b, device_flipped) = (a.on(session)?, b.on(session)?, flipped.on(session)?);
     let view_b = if columns[0] { device_flipped.slice(1, ..k)?.transpose()? } else { device_b.slice(1, ..n)? };
-    // The result is the inner part of a matrix; what is around it stays as it is.
+    // The result is the inner part of a matrix; the elements around it do not change.
     let whole = [m, n].map(|side| side.next_multiple_of(16) + 16);
     let mut c = session.unwritten::<O, 2>(if columns[1] { [whole[1], whole[0]] } else { whole })?;
     let view_c = if columns[1] { c.view_mut().transpose()? } else { c.view_mut() };
@@ -277,7 +278,7 @@ fn empty(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// More arrays in turn than a launch remembers the maps of.
+/// More arrays than a launch caches maps of.
 fn many_arrays(session: Session) -> Result<()> {
     let inputs: Vec<Matrix<f16>> = (0..6).map(|seed| Matrix::random(seed, [64, 64])).collect();
     let arrays = inputs.iter().map(|matrix| matrix.on(session)).collect::<Result<Vec<_>>>()?;

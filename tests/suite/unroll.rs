@@ -1,5 +1,5 @@
-//! Rounds of a loop in a row, as its hint asks: as many as there are, at the ends of the counters' types, with rounds that
-//! end early, reductions across the block, and memory that one round writes and the next one reads.
+//! Unrolled loops: all iterations, at the ends of the counters' types, with early exits, reductions
+//! across the block, and memory that one iteration writes and the next one reads.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -75,7 +75,7 @@ fn counters(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Counters beyond what 32 bits or a sign can say.
+/// Counters beyond the range of 32 bits or of signed integers.
 fn wide(session: Session) -> Result<()> {
     fn kernel(y: ArrayMut<i64, 1>, ends: Array<u64, 1>) {
         let [a, b] = [0, 1].map(|i| ends.load_scalar(i));
@@ -110,7 +110,7 @@ fn wide(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Each round reads what the one before wrote, other threads' elements, too.
+/// Each iteration reads the elements of the previous one, also those of other threads.
 fn tiles(session: Session) -> Result<()> {
     fn kernel(x: Array<f32, 2>, y: ArrayMut<f32, 2>, sums: ArrayMut<f32, 1>, rounds: u32) {
         let (row, n) = (ct::bid(0), 256);

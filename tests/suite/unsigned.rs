@@ -38,8 +38,8 @@ pub fn register(suite: &mut Suite) {
 /// Elements of the array: 1, 2, 3, and so on.
 const EXTENT: usize = 64;
 
-/// Numbers beyond each array: around the largest numbers of each type, and those whose product with a step is 0 modulo
-/// 2^64.
+/// Numbers beyond each array: around the largest numbers of each type, and those whose product with
+/// a step is 0 modulo 2^64.
 const FAR: [u64; 13] = [
     i32::MAX as u64,
     1 << 31,

@@ -1,5 +1,5 @@
-//! Tiles at element offsets, tiles that overlap or leave gaps, tiles with one axis at listed positions: loads and stores across every edge of arrays with odd
-//! extents, contiguous and not.
+//! Tiles at element offsets, tiles that overlap or leave gaps, tiles with one axis at listed
+//! positions: loads and stores across every edge of arrays with odd extents, contiguous and not.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -82,7 +82,7 @@ fn store_at<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, i: Scalar<i32>, j: Sc
 }
 
 fn stores_at<T: Element>(session: Session) -> Result<()> {
-    // Whole tiles: what is loaded as padding would overwrite its neighbour.
+    // Whole tiles: loaded padding would overwrite the adjacent tile.
     let (from, tile) = ([32, 64], [8, 32]);
     let data = random::<T>(2, from.iter().product(), Spread::Any);
     let x = session.array(&data, from)?;
@@ -99,8 +99,8 @@ fn stores_at<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// Offsets that are known while tracing: wide accesses, of the tile or of the vectors around it, also before and behind
-/// the array.
+/// Offsets that are known while tracing: wide accesses, of the tile or of the vectors around it,
+/// also before and after the array.
 fn known_offsets<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, tile: [usize; 2], by: [i32; 2]) {
         let (a, b) = (ct::bid(0), ct::bid(1));
@@ -209,7 +209,8 @@ fn stepped<T: Element>(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// A transposed view of every third column: no axis is contiguous, and strides are large beside extents.
+/// A transposed view of every third column: no axis is contiguous, and strides are large relative
+/// to extents.
 fn transposed(session: Session) -> Result<()> {
     let base = [21, 100];
     let data = random::<f32>(6, base.iter().product(), Spread::Any);
@@ -253,7 +254,7 @@ fn stencil(session: Session) -> Result<()> {
     Ok(())
 }
 
-/// One block reads what it wrote at other offsets: other threads hold those elements.
+/// One block reads its elements at other offsets: other threads hold them.
 fn in_place(session: Session) -> Result<()> {
     fn kernel(x: ArrayMut<i32, 1>) {
         let doubled = x.load(0, [256]) * 2;
@@ -451,7 +452,7 @@ fn listed_product(session: Session) -> Result<()> {
     })
 }
 
-/// Slices in the kernel, with ends in any order and anywhere: of what is read, and of what is written.
+/// Slices in the kernel, with ends in any order and anywhere: of loaded and of stored arrays.
 fn sliced<T: Element>(session: Session) -> Result<()> {
     fn kernel<T: Element>(x: Array<T, 2>, y: ArrayMut<T, 2>, a: Scalar<i32>, b: Scalar<i32>, c: Scalar<i64>) {
         let part = x.slice(0, ct::range(a, b)).slice(1, c..);

@@ -24,7 +24,7 @@ pub enum Want {
     SumOf(f64),
     /// One of two numbers.
     OneOf([f64; 2]),
-    /// Anything: the language leaves it open.
+    /// Any value: the result is unspecified.
     Open,
 }
 

@@ -1,4 +1,4 @@
-//! Kernel arguments without a device, and what their trace holds.
+//! Kernel arguments without a device, and the contents of their trace.
 #![allow(dead_code)]
 
 use cutlet::ir::{Module, Opcode, PrintOptions};
@@ -27,7 +27,8 @@ pub fn trace<K: Kernel<P>, A: KernelArgs<P>, P>(kernel: K, args: A) -> Module {
     module
 }
 
-/// The ops of a traced kernel in program order, without those that come with its parameters and end.
+/// The ops of a traced kernel in program order, without those that come with its parameters and
+/// end.
 pub fn ops(module: &Module) -> Vec<Opcode> {
     let mut list = Vec::new();
     module.walk(module.entries[0].body, &mut |op| list.push(module.op(op).code));

@@ -7,7 +7,7 @@ use cutlet::prelude::*;
 use super::configuration::{Configurations, NO_HINTS, Place, Row};
 use super::examples::attention_f8::{GROUP, attention_f8 as kernel, turned};
 
-/// Keys that are turned at a time.
+/// Keys that are transposed at a time.
 const TURNED: usize = 128;
 
 /// Queries, keys, values; the result; values along the sums.

@@ -13,7 +13,8 @@ use super::kernels::narrowed;
 /// Rows of the tiles in which sums over rows are made.
 const ROWS: usize = 64;
 
-/// Queries, keys, values, the result, and its gradient; logarithms of sums, sums of rows; gradients; those of queries in f32.
+/// Queries, keys, values, the result, and its gradient; logarithms of sums, sums of rows;
+/// gradients; those of queries in f32.
 type Set<T> =
     ([ct::DeviceArray<T, 4>; 5], [ct::DeviceArray<f32, 3>; 2], [ct::DeviceArray<T, 4>; 3], ct::DeviceArray<f32, 4>);
 
@@ -41,7 +42,7 @@ where
     let grid = move |rows: usize| [seq.div_ceil(rows), heads, batch];
     let rows = Constant([ROWS, dim]);
     let of_tile = move |[m, n]: [usize; 2]| Constant(([m, n, dim], causal));
-    // Queries and keys of a tile, and whether gradients of weights are made beside the weights.
+    // Queries and keys of a tile, and whether gradients of weights are computed with the weights.
     let keys = [[64, 128], [32, 128], [64, 64]];
     let queries = [([128, 64], true), ([128, 128], false), ([128, 80], false), ([128, 64], false)];
     // Each of the one with the first of the other.

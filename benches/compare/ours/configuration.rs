@@ -1,6 +1,7 @@
-//! A row's arrays and configurations, and what can be done with one of them.
+//! A row's arrays and configurations, and the actions on one of them.
 //!
-//! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known here.
+//! Relies on the launch interface and the tuner of the crate. Which kernels there are is not known
+//! here.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,7 +15,7 @@ use cutlet::{Backend, Device, Hints, Target};
 use super::fill::Fill;
 use super::tuning::{Choice, Tune, Tuning};
 
-/// What is done with a configuration.
+/// Action on a configuration.
 pub enum Step<'a> {
     /// Queue it once.
     Launch,
@@ -22,9 +23,9 @@ pub enum Step<'a> {
     Launches(usize),
     /// Only compile, and report on each kernel.
     Compile(&'a mut Vec<String>),
-    /// Only name the kernels, to be compiled ahead.
+    /// Only name the kernels, to be compiled before the launches.
     CompileSummary(&'a mut Option<ct::aot::Kernels>),
-    /// Only ask for plans, and what the cost model says of them for a target's GPU.
+    /// Only return the plans, and their costs by the model of a target's GPU.
     Plans {
         /// The target.
         target: Target,
@@ -78,7 +79,7 @@ impl<'a> Call<'a> {
         Call { backend, hints, step }
     }
 
-    /// Does with a kernel what the call is for.
+    /// Executes the action of the call on a kernel.
     pub fn run<K, A, P>(&mut self, grid: impl Into<ct::Grid>, kernel: K, args: A) -> ct::Result<()>
     where
         K: Kernel<P>,
@@ -124,7 +125,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What the compiler thinks best.
+/// Hints that leave all choices to the compiler.
 pub const NO_HINTS: Hints = Hints::new();
 
 /// Choices of warps for kernels whose tile is given by the problem: a row a block.
@@ -145,12 +146,12 @@ pub fn tileir_rows() -> impl Iterator<Item = (String, Hints)> {
     })
 }
 
-/// Where a row's arrays are, and how many sets of them.
+/// Device of a row's arrays, and the number of their sets.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// A GPU, or the cpu device for exporting.
     pub device: Device,
-    /// Sets that launches take in turn.
+    /// Sets that launches use in rotation.
     pub sets: usize,
 }
 
@@ -164,7 +165,7 @@ impl Place {
     }
 }
 
-/// A kernel at one size, of whatever arrays.
+/// A kernel at one size, of any arrays.
 pub trait Row: Tune + Send + Sync {
     /// Names of the configurations.
     fn labels(&self) -> Vec<String>;
@@ -178,7 +179,7 @@ pub trait Row: Tune + Send + Sync {
     fn call(&self, configuration: usize, set: usize, backend: Backend, step: Step<'_>) -> ct::Result<()>;
     /// The same with other hints.
     fn call_with(&self, place: [usize; 2], backend: Backend, hints: Hints, step: Step<'_>) -> ct::Result<()>;
-    /// Gives the arrays of a set contents.
+    /// Fills the arrays of a set.
     fn fill(&self, set: usize) -> ct::Result<()>;
 }
 
@@ -307,7 +308,7 @@ impl<S: Send + Fill + ct::tune::Scratch + 'static> Tune for Configurations<S> {
                 let (_, hints, body) = &kernels_of[choice.index];
                 let mut held = Some(kernels);
                 let mut call = Call::new(backend, *hints, Step::CompileSummary(&mut held));
-                // What fails here fails again when it is run.
+                // A failure here is repeated by the launch.
                 let _ = body(arrays, &mut call);
                 held.unwrap_or_else(|| ct::aot::Kernels::on(ct::Device::cpu()))
             });

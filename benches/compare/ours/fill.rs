@@ -1,5 +1,5 @@
-//! Random numbers in the arrays of a row, for measurements that nobody else fills arrays for: what is moved and multiplied
-//! decides on the power that it takes.
+//! Random numbers in the arrays of a row, for measurements without other contents: the contents
+//! determine the power of copies and products.
 
 use std::any::Any;
 
@@ -10,8 +10,8 @@ use cutlet::prelude::*;
 
 /// Arrays that can be filled.
 pub trait Fill {
-    /// Floats become normal numbers, integers numbers of places in an array as long as theirs, bytes anything; what else
-    /// there is stays. Another seed for each array.
+    /// Floats become normal numbers, integers numbers of places in an array as long as theirs,
+    /// bytes anything; other contents do not change. Another seed for each array.
     fn fill(&mut self, seed: &mut u64) -> ct::Result<()>;
 }
 

@@ -36,7 +36,8 @@ pub fn zero(counts: ArrayMut<i32, 1>, tile: usize) {
     counts.store(ct::bid(0), ct::zeros::<i32, 1>([tile]));
 }
 
-/// Random numbers of mean 0 and variance 1, by the hardware's logarithm, sine and cosine, as cuRAND makes them.
+/// Random numbers of mean 0 and variance 1, by the hardware's logarithm, sine and cosine, as cuRAND
+/// makes them.
 pub fn normals(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
     let i = ct::bid(0);
     let fast = ct::FloatMode::new().approx();
@@ -49,7 +50,7 @@ pub fn uniforms(y: ArrayMut<f32, 1>, seed: Scalar<u64>, tile: usize) {
     y.store(i, ct::random::Philox::new(seed, 0).uniform::<f32, 1>(i, [tile]));
 }
 
-/// What a block adds up: tiles at a distance of the number of blocks.
+/// Returns the sum of a block over tiles at a distance of the number of blocks.
 fn part(x: Array<f32, 1>, tile: usize) -> Tile<f32, 1> {
     let every = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
     ct::fold(every, ct::zeros::<f32, 1>([tile]), |sum, i| sum + x.load(i, [tile])).sum(0)
@@ -94,7 +95,8 @@ pub fn top_k(
     index.store(at, places);
 }
 
-/// `quantized_matmul` for few rows: a block has a part of the sums of its tile. Parts lie in the first of three axes.
+/// `quantized_matmul` for few rows: a block has a part of the sums of its tile. The first of three
+/// axes is that of parts.
 pub fn quantized_parts(
     x: Array<f16, 2>,
     weights: PackedArray<ct::packed::u4, 2>,
@@ -118,7 +120,7 @@ pub fn quantized_sum(parts: Array<f32, 3>, y: ArrayMut<f16, 2>, [count, tm, tn]:
     y.store((i, j), parts.load((0, i, j), [count, tm, tn]).sum(0).squeeze(0).cast::<f16>());
 }
 
-/// What gradients of queries were added up to, times the scale, as numbers of their type.
+/// Stores the sums of the gradients of queries, times the scale, in their type.
 pub fn narrowed<T: Element>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, [rows, dim]: [usize; 2])
 where
     f32: CastTo<T>,
@@ -127,11 +129,13 @@ where
     dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
 }
 
-/// Arguments of [`attention_tile`] that the code is made for: queries, keys and numbers of a tile, and the mask.
+/// Arguments of [`attention_tile`] that the code is made for: queries, keys and numbers of a tile,
+/// and the mask.
 pub type AttentionForm = ([usize; 3], bool);
 
-/// Attention with a tile of queries a block, which takes all keys that it sees: the form of cuTile Python's kernel.
-/// `scale` is log₂ e / √dim. Without a mask, the number of keys is a multiple of the extent of a tile.
+/// Attention with a tile of queries a block, which takes all keys that it sees: the form of cuTile
+/// Python's kernel. `scale` is log₂ e / √dim. Without a mask, the number of keys is a multiple of
+/// the extent of a tile.
 pub fn attention_tile<T: MmaInput<T, f32>>(
     (q, k, v): (Array<T, 4>, Array<T, 4>, Array<T, 4>),
     out: ArrayMut<T, 4>,
@@ -145,7 +149,7 @@ pub fn attention_tile<T: MmaInput<T, f32>>(
     let flush = ct::FloatMode::new().flush_to_zero();
     let x = q.load((batch, head, tile, 0), [1, 1, m, d]).reshape([m, d]);
     let rows = (tile * m + ct::arange(0..m)).unsqueeze(1);
-    // How many tiles of keys every row sees all of, and how many some row sees any of.
+    // Number of tiles whose keys all rows see, and number of tiles of which some row sees a key.
     let (full, some) = match causal {
         true => ((tile * m) / n, (tile * m + m).min(keys).ceil_div(n)),
         false => (keys / n, keys.ceil_div(n)),

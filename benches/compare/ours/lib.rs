@@ -1,9 +1,10 @@
-//! The kernels of `examples/` as a dynamic library, so that the comparison can launch them in one process
-//! with other implementations: `cargo build --profile bench --example compare`.
+//! The kernels of `examples/` as a dynamic library, so that the comparison can launch them in one
+//! process with other implementations: `cargo build --profile bench --example compare`.
 //!
-//! A row (a kernel at one size) is opened by its name, owns its arrays, and has configurations (tile
-//! sizes, hints), which are compiled, launched and exported one by one. Python fills and reads the
-//! arrays through their addresses. The rows are in [`rows`]; nothing here knows what they compute.
+//! A row (a kernel at one size) is opened by its name, owns its arrays, and has configurations
+//! (tile sizes, hints). These are compiled, launched and exported one by one. Python fills and
+//! reads the arrays through their addresses. The rows are in [`rows`]; this file does not depend on
+//! their computations.
 
 mod attention_f8;
 mod backward;
@@ -53,7 +54,8 @@ fn status<E: Display>(result: Result<(), E>) -> i32 {
     )
 }
 
-/// What the last call on this thread had to say: an error, a report, a label. Valid until the next call.
+/// Returns the text of the last call on this thread: an error, a report, a label. Valid until the
+/// next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn compare_message() -> *const c_char {
     MESSAGE.with(|message| message.borrow().as_ptr())
@@ -65,8 +67,8 @@ pub extern "C" fn compare_stream() -> *mut c_void {
     Device::gpu(0).map_or(std::ptr::null_mut(), |device| device.default_stream().raw())
 }
 
-/// Opens a row, for example `vadd f32 134217728`, with this many sets of arrays on a GPU; with 0 sets,
-/// without a device, for exporting only. Null with a message when there is no such row.
+/// Opens a row, for example `vadd f32 134217728`, with this many sets of arrays on a GPU; with 0
+/// sets, without a device, for exporting only. Null with a message when there is no such row.
 ///
 /// # Safety
 /// `name` is a string.
@@ -90,7 +92,7 @@ pub unsafe extern "C" fn compare_open(name: *const c_char, sets: usize) -> *mut 
 /// Closes a row and frees its arrays.
 ///
 /// # Safety
-/// `row` comes from [`compare_open`] and is not used again.
+/// `row` is a result of [`compare_open`] and is not used again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn compare_close(row: *mut Box<dyn Row>) {
     // SAFETY: promised by the caller.
@@ -127,7 +129,8 @@ pub unsafe extern "C" fn compare_serves(row: *const Box<dyn Row>, configuration:
     unsafe { &*row }.serves(configuration, backend(generator)).into()
 }
 
-/// Writes the addresses of the arrays of a set, in the order of the kernel's arguments, and gives their number.
+/// Writes the addresses of the arrays of a set, in the order of the kernel's arguments, and returns
+/// their number.
 ///
 /// # Safety
 /// `row` is open and has this set; `out` has room for 16 addresses.
@@ -147,7 +150,8 @@ fn backend(number: i32) -> Backend {
     if number == 1 { Backend::TileIr } else { Backend::Ptx }
 }
 
-/// Compiles a configuration; the message is then a report of what came out. Threads may compile at a time.
+/// Compiles a configuration; the message is then a report of the code. Threads may compile at a
+/// time.
 ///
 /// # Safety
 /// `row` is open and has configuration and set.
@@ -183,7 +187,8 @@ pub unsafe extern "C" fn compare_launch(
     status(unsafe { &*row }.call(configuration, set, backend(generator), Step::Launch))
 }
 
-/// Host time of one launch in nanoseconds, as the mean of `count` launches one after another; negative after an error.
+/// Host time of one launch in nanoseconds, as the mean of `count` launches one after another;
+/// negative after an error.
 ///
 /// # Safety
 /// `row` is open and has configuration and set.
@@ -203,9 +208,10 @@ pub unsafe extern "C" fn compare_host_time(
     if status(done) == 0 { nanoseconds } else { -1.0 }
 }
 
-/// Writes the code of a configuration to `path`, without a device. `format` is `ptx`, `tilebc`, or `cubin`, which also
-/// keeps the machine code of the tileir back end in the disk cache, for machines that have no `tileiras`.
-/// A configuration of several kernels makes several files, numbered from the second on.
+/// Writes the code of a configuration to `path`, without a device. `format` is `ptx`, `tilebc`, or
+/// `cubin`, which also keeps the machine code of the tileir back end in the disk cache, for
+/// machines that have no `tileiras`. A configuration of several kernels makes several files,
+/// numbered from the second on.
 ///
 /// # Safety
 /// `row` is open and has this configuration; the texts are strings.

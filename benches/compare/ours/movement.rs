@@ -1,4 +1,5 @@
-//! Rows bound by memory that are more than elementwise: by index, scans, counts, neighbours, rows of a matrix.
+//! Rows bound by memory that are more than elementwise: by index, scans, counts, neighbours, rows
+//! of a matrix.
 
 use cutlet as ct;
 use cutlet::Device;
@@ -28,7 +29,7 @@ fn by_index(place: Place, from: usize, n: usize) -> ct::Result<Configurations<By
     Configurations::new(place, addresses, |d: Device| Ok((d.zeros([from])?, d.zeros([n])?, d.zeros([n])?)))
 }
 
-/// Tiles of what goes by index: few elements a thread, and many.
+/// Tiles of accesses by index: few elements a thread, and many.
 const INDEX_TILES: [usize; 5] = [256, 512, 1024, 2048, 4096];
 
 pub fn gather(place: Place, n: usize, from: usize) -> ct::Result<Box<dyn Row>> {
@@ -71,7 +72,7 @@ where
 {
     use examples::prefix_sum::{forget, prefix_sum};
     const TILES: [usize; 4] = [2048, 4096, 8192, 16384];
-    // x, y; the next tile, what is known of the tiles.
+    // x, y; the next tile, the states of the tiles.
     type Set<T> = ([ct::DeviceArray<T, 1>; 2], ct::DeviceArray<i32, 1>, Vec<ct::DeviceArray<u64, 1>>);
     let addresses = |([x, y], ..): &Set<T>| vec![x.address(), y.address()];
     let make = |d: Device| {

@@ -47,7 +47,7 @@ pub fn dropout(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// By an atomic addition of each block, and by a second kernel that adds up what the blocks left.
+/// By an atomic addition of each block, and by a second kernel that adds the sums of the blocks.
 pub fn sum(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     // x, total, parts.
     type Set = [Vector; 3];
@@ -74,7 +74,7 @@ pub fn sum(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// Rows of complex numbers, real and imaginary parts beside each other.
+/// Rows of complex numbers, with adjacent real and imaginary parts.
 pub fn fft(place: Place, m: usize, n: usize) -> ct::Result<Box<dyn Row>> {
     type Set = [ct::DeviceArray<f32, 2>; 2];
     let addresses = |set: &Set| set.iter().map(|array| array.address()).collect();

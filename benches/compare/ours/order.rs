@@ -43,10 +43,10 @@ pub fn top_k(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// Rows of a vocabulary: rounds of blocks that each leave so many elements as the result has places.
+/// Rows of a vocabulary: rounds of blocks that each leave `k` elements.
 pub fn top_k_of_many(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn Row>> {
     use examples::vocabulary::{LEFT, choose};
-    // x, what the rounds leave (the result first), no words.
+    // x, the remaining elements of the rounds (the result first), no words.
     type Left = (ct::DeviceArray<f32, 2>, ct::DeviceArray<i32, 2>);
     type Set = (ct::DeviceArray<f32, 2>, Vec<Left>, ct::DeviceArray<i32, 2>);
     assert!(k.next_power_of_two() == LEFT, "the example leaves {LEFT}");

@@ -1,7 +1,8 @@
-//! The rows: which kernels of `examples/` run at which sizes, and the tile sizes and hints to choose from.
+//! The rows: which kernels of `examples/` run at which sizes, and the tile sizes and hints to
+//! choose from.
 //!
-//! A row's name is kernel, element type and numbers; `benches/compare/rows.py` has the same names, the
-//! inputs and the references.
+//! A row's name is kernel, element type and numbers; `benches/compare/rows.py` has the same names,
+//! the inputs and the references.
 
 use anyhow::{Context, Result, bail};
 use cutlet as ct;
@@ -19,7 +20,7 @@ use super::{attention_f8, backward, examples, kernels, movement, narrow, numbers
 pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let [kernel, element, numbers @ ..] = &words[..] else { bail!("row `{name}`: kernel, type and sizes are needed") };
-    // Of attention, `causal` or `full` comes last.
+    // The last word of attention is `causal` or `full`.
     let (numbers, mask) = match numbers {
         [numbers @ .., mask @ ("causal" | "full")] => (numbers, Some(*mask)),
         numbers => (numbers, None),
@@ -189,8 +190,8 @@ fn layernorm_backward(place: Place, m: usize, n: usize) -> Result<Box<dyn Row>> 
 /// Hints with which tile blocks run in pairs.
 const PAIRS: Hints = NO_HINTS.num_ctas(2);
 
-/// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the widest swizzle, or half
-/// of it.
+/// Tiles of products. In the direction of the sums they hold 128 bytes, which is a row of the
+/// widest swizzle, or half of it.
 fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
     let mut tiles = Vec::new();
     for depth in [128 / bytes, 64 / bytes] {
@@ -202,7 +203,7 @@ fn product_tiles(bytes: usize) -> Vec<([usize; 3], Hints)> {
             tiles.push(([128, 128, depth], NO_HINTS.num_warps(num_warps)));
         }
     }
-    // What four warps can make, so that two teams of them take turns.
+    // Tiles for four warps, so that two ping-pong groups alternate.
     for [tm, tn] in [[128, 192], [128, 128], [192, 128]] {
         tiles.push(([tm, tn, 128 / bytes], PAIRS.num_warps(4)));
     }
@@ -232,7 +233,7 @@ fn product_label<const N: usize>(tile: [usize; N], hints: Hints) -> String {
     format!("{extents}{warps}{blocks}{pairs}")
 }
 
-/// `columns`: the second matrix lies column by column.
+/// `columns`: the second matrix is column-major.
 fn matmul<T, I, O>(place: Place, [m, n, k]: [usize; 3], columns: bool, bytes: usize) -> Result<Box<dyn Row>>
 where
     T: Element + CastTo<I>,

@@ -23,7 +23,7 @@ pub fn scaled_matmul(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn 
     for [tm, tn] in [[128, 128], [128, 192], [128, 64], [64, 192]] {
         let grid = (m.div_ceil(tm) * n.div_ceil(tn)).min(place.device.num_multiprocessors());
         let extents = Constant([tm, tn]);
-        // What one block less would leave without a partner.
+        // Clusters of two need an even number of blocks.
         let pairs = (grid % 2 == 0).then_some((" 2 blocks a cluster", NO_HINTS.num_ctas(2)));
         for (what, hints) in [("", NO_HINTS)].into_iter().chain(pairs) {
             row = row.with(format!("{tm}x{tn}{what}"), hints, move |([a, b], [rows, columns], c): &mut Set, call| {

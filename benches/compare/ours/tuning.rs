@@ -23,25 +23,25 @@ impl fmt::Debug for Choice {
     }
 }
 
-/// How rows are tuned.
+/// Settings of the tuning of rows.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     /// The back end of all launches.
     pub backend: Backend,
     /// Runs of each configuration.
     pub runs: usize,
-    /// How long a configuration may take.
+    /// Time limit of a configuration.
     pub limit: Duration,
-    /// Where answers are kept.
+    /// File of the results.
     pub record: Option<PathBuf>,
-    /// Is it measured also where the record has an answer?
+    /// True if rows with a recorded result are measured again.
     pub afresh: bool,
 }
 
 /// A row that can be tuned.
 pub trait Tune {
-    /// Tries all configurations of the row of this name. `plain` is the default: a label, or what stands in it before a
-    /// comma; where there is no such one, the first.
+    /// Tries all configurations of the row of this name. `plain` is the default: a label, or its
+    /// part before a comma; if there is none, the first label.
     fn tune(
         self: Box<Self>,
         name: &str,

@@ -15,7 +15,7 @@ enum Grid {
     Persistent,
 }
 
-/// Form of the work behind the product.
+/// Form of the work after the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Sums {
     /// `exp` of the whole tile of logits.

@@ -1,4 +1,4 @@
-//! Forms of a product whose terms several tile blocks share: split-K and Stream-K, beside the plain
+//! Forms of a product whose terms several tile blocks share: split-K and Stream-K, with the plain
 //! product.
 
 use cutlet as ct;

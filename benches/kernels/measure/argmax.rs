@@ -1,4 +1,5 @@
-//! Where the largest element of each row of a matrix is: `cargo bench --bench kernels -- argmax`.
+//! Position of the largest element of each row of a matrix: `cargo bench --bench kernels --
+//! argmax`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -9,7 +10,8 @@ use super::examples::argmax::argmax;
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// Index and value of the largest element of each row of an m x n matrix (f32), one row a block.
+    /// Index and value of the largest element of each row of an m x n matrix (f32), one row a
+    /// block.
     {
         /// Rows.
         "m" m: Option<usize> = None,
@@ -18,7 +20,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

@@ -39,8 +39,8 @@ choice! {
     }
 }
 
-/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element is
-/// the sum of the magnitudes of its terms.
+/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element
+/// is the sum of the magnitudes of its terms.
 fn expected<T: Element>(q: &[T], k: &[T], v: &[T], seq: usize, form: Form, rows: &[usize]) -> Vec<Expected> {
     let Form { tile: [_, _, dim], group, causal } = form;
     let one = |&row: &usize| {
@@ -80,15 +80,16 @@ where
     let seq = options.size(cli.seq, &device, 1024, 200);
     let (dim, causal, kv_heads) = (cli.dim, cli.causal, cli.kv_heads.unwrap_or(heads));
     ensure!(heads.is_multiple_of(kv_heads), "{kv_heads} heads of keys for {heads} of queries");
-    // Of few numbers three groups of warps have queries of their own on Hopper and share the keys; elsewhere, and where that leaves too few tiles, two blocks fit on a
-    // multiprocessor, and one computes while the other one multiplies.
+    // With a small dim, three data partitions have their own queries on Hopper and share the keys.
+    // On other GPUs, and if there are too few tiles, two blocks fit on a multiprocessor: one
+    // computes while the other one multiplies.
     let shares_keys = options.is_for_hopper(&device) && seq >= if causal { 2048 } else { 1024 };
     let small = dim <= 64 && cli.tile.is_none() && !shares_keys;
     let options = if small { options.with_occupancy(2) } else { options.clone() };
     let tile = cli.tile.unwrap_or(match dim {
         _ if small => [64, 128],
         ..=64 => [192, 128],
-        // Rows of 256 numbers leave registers and shared memory for so many keys.
+        // Rows of 256 numbers leave registers and shared memory for 80 keys.
         129.. => [128, 80],
         _ => [128, 128],
     });
@@ -126,7 +127,7 @@ where
         ),
         device: device.name().to_owned(),
         time,
-        // Two products; half of each lies above the diagonal.
+        // Two products; half of each is above the diagonal.
         work: Work::Flops(if causal { 2.0 } else { 4.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
         tolerance: 2.0 * rounding + 1e-5,
@@ -135,7 +136,7 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     // Weights and results are rounded by half a unit in the last place; scores and sums are f32.
     match cli.element {

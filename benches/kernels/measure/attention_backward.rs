@@ -13,10 +13,12 @@ use super::examples::attention_queries::{Form, of_queries};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
-    /// The gradients of attention with respect to queries, keys and values, of batch x heads x sequence x dim.
+    /// The gradients of attention with respect to queries, keys and values, of batch x heads x
+    /// sequence x dim.
     ///
-    /// One kernel makes all of them, those of queries by atomic additions; or those of keys and values alone, and another one those of the
-    /// queries, always in the same order.
+    /// One kernel computes all of them, those of queries by atomic additions. Alternatively it
+    /// computes those of keys and values, and another kernel those of queries, always in the same
+    /// order.
     {
         /// Element type of the arrays.
         "type" element: ElementType = ElementType::F16,
@@ -34,7 +36,8 @@ options! {
         "tile" tile: [usize; 2] = [64, 128],
         /// Extents of a tile of the gradients of queries.
         "query-tile" query_tile: [usize; 2] = [128, 64],
-        /// The kernel of the queries makes the gradients of weights after the weights, and not beside them.
+        /// The kernel of the queries computes the gradients of weights after the weights, and not
+        /// at the same time.
         "late" late: bool = false,
         /// A kernel of its own makes the gradients of queries.
         "apart" apart: bool = false,
@@ -64,7 +67,7 @@ choice! {
 /// Rows of the tiles in which sums over rows are made.
 const ROWS: usize = 64;
 
-/// What the gradients of queries were added up to, times the scale, as numbers of their type.
+/// Stores the sums of the gradients of queries, times the scale, in their type.
 fn narrowed<T: Element>(sums: Array<f32, 4>, dq: ArrayMut<T, 4>, scale: Scalar<f32>, [rows, dim]: [usize; 2])
 where
     f32: CastTo<T>,
@@ -73,7 +76,7 @@ where
     dq.store(at, (sums.load(at, [1, 1, rows, dim]) * (scale * std::f32::consts::LN_2)).cast::<T>());
 }
 
-/// Inputs, what is kept from the forward pass, and results.
+/// Inputs, stored results of the forward pass, and results.
 struct Set<T: Element> {
     inputs: [DeviceArray<T, 4>; 4],
     out: DeviceArray<T, 4>,
@@ -164,10 +167,11 @@ where
         ),
         device: device.name().to_owned(),
         time,
-        // Five products; half of each lies above the diagonal.
+        // Five products; half of each is above the diagonal.
         work: Work::Flops(if causal { 5.0 } else { 10.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
-        // Weights and their gradients are rounded, the result of the forward pass, and the gradients.
+        // Weights and their gradients are rounded, the result of the forward pass, and the
+        // gradients.
         tolerance: 3.0 * rounding + 1e-4,
         relative_to: "the magnitude of the terms",
     }
@@ -191,7 +195,8 @@ where
 struct Head {
     /// Queries, keys, values, gradients of the result.
     rows: [Vec<Vec<f64>>; 4],
-    /// Of each query log of the sum of its exponentials, its result times the gradient of that, and the magnitude of this.
+    /// For each query: the log of the sum of its exponentials, its result times the gradient of the
+    /// result, and the magnitude of this product.
     of_rows: Vec<[f64; 3]>,
     causal: bool,
     /// Smaller numbers have fewer bits.
@@ -241,7 +246,7 @@ impl Head {
         [[weight, weight.max(self.least)], step.map(|x| x / (v[j].len() as f64).sqrt())]
     }
 
-    /// For each gradient the rows that are compared, and what they are.
+    /// For each gradient the rows that are compared, and their references.
     fn gradients(&self) -> [(Vec<usize>, Vec<Expected>); 3] {
         let [q, k, _, dout] = &self.rows;
         let (rows, seq) = (sample_rows(q.len()), q.len());
@@ -281,7 +286,7 @@ impl Head {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     match cli.element {
         ElementType::F16 => run_as::<f16>(cli, 2f64.powi(-11), 2f64.powi(-14)),

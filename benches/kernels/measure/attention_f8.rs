@@ -9,7 +9,8 @@ use super::examples::attention_f8::{GROUP, attention_f8, turned};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal, sample_rows};
 
 options! {
-    /// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim of e4m3, with a result of bf16. A first kernel turns V.
+    /// softmax(Q Kᵀ / √dim) V for arrays of batch x heads x sequence x dim of e4m3, with a result
+    /// of bf16. A first kernel turns V.
     {
         /// Sequences.
         "batch" batch: Option<usize> = None,
@@ -36,8 +37,8 @@ choice! {
     }
 }
 
-/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element is
-/// the sum of the magnitudes of its terms.
+/// Rows of attention in f64, by their position in batch x heads x sequence. The scale of an element
+/// is the sum of the magnitudes of its terms.
 fn expected(
     [q, k, v]: [&[f8e4m3fn]; 3],
     [seq, dim]: [usize; 2],
@@ -67,7 +68,7 @@ fn expected(
     rows.par_iter().flat_map_iter(one).collect()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;
@@ -77,7 +78,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     let (dim, causal, tile) = (cli.dim, cli.causal, cli.tile);
     let form = Constant(([tile[0], tile[1], dim], causal));
     let (shape, along) = ([batch, heads, seq, dim], [batch, heads, dim, seq.next_multiple_of(GROUP)]);
-    // Keys that are turned at a time.
+    // Keys that are transposed at a time.
     let part = Constant([128, dim]);
     let (of_scores, of_values) = (0.75f32, 1.25f32);
     let scale = of_scores * (std::f64::consts::LOG2_E / (dim as f64).sqrt()) as f32;
@@ -117,10 +118,11 @@ pub fn run(cli: &Cli) -> Result<()> {
         ),
         device: device.name().to_owned(),
         time,
-        // Two products; half of each lies above the diagonal.
+        // Two products; half of each is above the diagonal.
         work: Work::Flops(if causal { 2.0 } else { 4.0 } * (batch * heads * seq * seq * dim) as f64),
         error,
-        // Weights are rounded by half a unit in the last place, the result to bf16; tensor cores keep some 13 bits of their sums.
+        // Weights are rounded by half a unit in the last place, the result to bf16; tensor cores
+        // keep some 13 bits of their sums.
         tolerance: 2f64.powi(-4) + 2f64.powi(-8) + 2f64.powi(-9),
         relative_to: "the magnitude of the terms",
     }

@@ -23,7 +23,8 @@ options! {
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
         "tile" tile: [usize; 3] = [256, 128, 32],
-        /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
+        /// One block for each multiprocessor, which computes one tile after another, instead of one
+        /// tile a block.
         "persistent" persistent: bool = false,
     }
 }
@@ -98,9 +99,9 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
-    // Half a unit in the last place of tf32 inputs or of the result, and what f32 sums lose.
+    // Half a unit in the last place of tf32 inputs or of the result, and the error of f32 sums.
     match cli.element {
         ElementType::F16 => run_as::<f16, f16>(cli, 2f64.powi(-11) + 2e-6),
         ElementType::Tf32 => run_as::<f32, tf32>(cli, 2.0 * 2f64.powi(-11) + 2e-6),

@@ -1,4 +1,5 @@
-//! Dropout and its gradient, by random numbers that are made twice: `cargo bench --bench kernels -- dropout`.
+//! Dropout and its gradient, by random numbers that are made twice:
+//! `cargo bench --bench kernels -- dropout`.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -8,9 +9,11 @@ use super::examples::dropout::{dropout, dropout_backward};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// Dropout of a vector (f32) and of the gradient that comes back, which loses the same elements.
+    /// Dropout of a vector (f32) and of the gradient that comes back, which loses the same
+    /// elements.
     ///
-    /// The mask is kept nowhere: it is a function of seed, offset and position, and the second kernel makes it again.
+    /// The mask is kept nowhere: it is a function of seed, offset and position, and the second
+    /// kernel makes it again.
     {
         /// Elements.
         "n" n: Option<usize> = None,
@@ -20,7 +23,7 @@ options! {
         "keep" keep: f32 = 0.9,
         /// Seed of the random numbers.
         "seed" seed: u64 = 42,
-        /// What other layers and steps of a training take another one of.
+        /// Offset of the random numbers, which differs for each layer and step of a training.
         "offset" offset: u64 = 0,
         /// The kernel whose code is emitted.
         "part" part: Part = Part::Forward,
@@ -35,7 +38,7 @@ choice! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let Cli { options, tile, keep, .. } = cli;
     let (tile, keep) = (*tile, *keep);
@@ -86,8 +89,8 @@ pub fn run(cli: &Cli) -> Result<()> {
     .finish()
 }
 
-/// The number from 0 to below 1 at a position, on the host: Philox4x32-10, whose counter is position / 4 and the offset,
-/// and whose key is the seed.
+/// The number from 0 to below 1 at a position, on the host: Philox4x32-10, whose counter is
+/// position / 4 and the offset, and whose key is the seed.
 fn uniform(seed: u64, offset: u64, position: u64) -> f32 {
     let halves = |x: u64| [x as u32, (x >> 32) as u32];
     let ([low, high], [mut k0, mut k1]) = (halves(offset), halves(seed));

@@ -1,4 +1,4 @@
-//! The examples whose kernels are measured, compared and tested, as they are.
+//! The examples whose kernels are measured, compared and tested, without changes.
 
 #![allow(dead_code, reason = "an example is a program; only its kernels are used here")]
 

@@ -1,4 +1,4 @@
-//! Which experts take a token: `cargo bench --bench kernels -- experts`.
+//! Selection of experts for each token: `cargo bench --bench kernels -- experts`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -9,7 +9,8 @@ use super::examples::experts::{EXPERTS, TAKEN, experts};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// The 8 largest of the 128 logits (f32) of each token, their experts, and the softmax of these 8 as weights.
+    /// The 8 largest of the 128 logits (f32) of each token, their experts, and the softmax of these
+    /// 8 as weights.
     {
         /// Tokens.
         "m" m: Option<usize> = None,
@@ -18,7 +19,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

@@ -1,7 +1,8 @@
-//! Fourier transforms of rows of complex numbers (c64: two f32): `cargo bench --bench kernels -- fft`.
+//! Fourier transforms of rows of complex numbers (c64: two f32):
+//! `cargo bench --bench kernels -- fft`.
 //!
-//! `--batch 4096 --n 256` are the defaults, also those of the comparison with other libraries; `--n` takes powers of two
-//! up to 8192. `--inverse` turns the other way.
+//! `--batch 4096 --n 256` are the defaults, also those of the comparison with other libraries;
+//! `--n` takes powers of two up to 8192. `--inverse` turns the other way.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -26,7 +27,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let n = cli.n;
     ensure!(n.is_power_of_two() && n <= 8192, "--n {n}: a power of two of at most 8192");

@@ -15,7 +15,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let Cli { options, x, y } = cli;
     if options.emits() {
@@ -23,7 +23,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     }
     let device = options.device()?;
     options.launch([*x, *y]).stream(&device.default_stream()).launch(hello, ())?;
-    // What a GPU prints comes when the host has waited.
+    // The output of a GPU is printed when the host waits.
     device.synchronize()?;
     println!("hello: {} blocks on {}", x * y, device.name());
     Ok(())

@@ -1,4 +1,4 @@
-//! How often each byte occurs: `cargo bench --bench kernels -- histogram`.
+//! Number of occurrences of each byte: `cargo bench --bench kernels -- histogram`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -19,7 +19,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

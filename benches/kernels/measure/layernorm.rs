@@ -9,7 +9,8 @@ use super::examples::layernorm::{EPSILON, layernorm};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// Normalises the rows of an m x n matrix (f32), then scales and shifts each column; one row a block.
+    /// Normalises the rows of an m x n matrix (f32), then scales and shifts each column; one row a
+    /// block.
     {
         /// Rows.
         "m" m: Option<usize> = None,
@@ -18,7 +19,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

@@ -9,10 +9,11 @@ use super::examples::layernorm_backward::{columns, rows};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// Gradients of the rows' normalisation (f32) with respect to its input, its weight and its bias.
+    /// Gradients of the rows' normalisation (f32) with respect to its input, its weight and its
+    /// bias.
     ///
-    /// Each block takes rows at a distance of the number of blocks and keeps its part of the sums over rows in
-    /// registers; a second kernel adds the parts up, always in the same order.
+    /// Each block processes rows at a distance of the number of blocks and keeps its part of the
+    /// sums over rows in registers. A second kernel adds the parts, always in the same order.
     {
         /// Rows.
         "m" m: Option<usize> = None,
@@ -48,7 +49,7 @@ struct Set {
     dbias: DeviceArray<f32, 1>,
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let Cli { options, blocks, .. } = cli;
     let (blocks, tile) = (*blocks, cli.tile);
@@ -130,7 +131,8 @@ fn error(result: &[f32], expected: &[Expected]) -> f64 {
     largest_error(result.len(), |i| result[i].into(), |i| expected[i])
 }
 
-/// The gradients in f64; errors are measured against the magnitudes of the terms that they are sums of.
+/// The gradients in f64; errors are measured against the magnitudes of the terms that they are sums
+/// of.
 struct Expectation {
     dx: Vec<Expected>,
     dweight: Vec<Expected>,

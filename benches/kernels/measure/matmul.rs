@@ -21,9 +21,10 @@ options! {
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and how much of the sums is taken at a time.
         "tile" tile: Option<[usize; 3]> = None,
-        /// As many blocks as the GPU has multiprocessors, each making one tile after another, instead of one tile a block.
+        /// One block for each multiprocessor, which computes one tile after another, instead of one
+        /// tile a block.
         "persistent" persistent: bool = false,
-        /// The second matrix lies column by column in memory, as 8-bit floats are multiplied fastest.
+        /// The second matrix is column-major, the fastest order of products of 8-bit floats.
         "columns" columns: bool = false,
         /// Sums of 8-bit floats may keep fewer bits than f32 has; implies `--persistent`.
         "fast-acc" fast_acc: bool = false,
@@ -98,14 +99,15 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
-    // Half a unit in the last place of tf32 inputs and of the result, and what f32 sums lose.
+    // Half a unit in the last place of tf32 inputs and of the result, and the error of f32 sums.
     let (exact, sums) = (0.0, 2e-6);
     match cli.element {
         ElementType::F16 => run_as::<f16, f16, f32, f16>(cli, [128, 256, 32], exact, 2f64.powi(-11) + sums),
         ElementType::Bf16 => run_as::<bf16, bf16, f32, bf16>(cli, [128, 256, 32], exact, 2f64.powi(-8) + sums),
-        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats: of runs of it, or of all.
+        // Tensor cores keep about 13 bits of a sum of products of 8-bit floats: of runs of it, or
+        // of all.
         ElementType::E4m3 => run_as::<f8e4m3fn, f8e4m3fn, f32, f16>(cli, [256, 128, 128], exact, 2f64.powi(-10)),
         ElementType::I8 => run_as::<i8, i8, i32, i32>(cli, [128, 128, 128], exact, exact),
         ElementType::Tf32 => run_as::<f32, tf32, f32, f32>(cli, [256, 128, 32], 2f64.powi(-11), sums),

@@ -1,5 +1,5 @@
-//! The examples' kernels at any size: with command lines, hints and tile sizes, timed, and compared with f64 on the host;
-//! or their code, printed. The kernels themselves are those of `examples/`.
+//! The examples' kernels at any size: with command lines, hints and tile sizes, timed, and compared
+//! with f64 on the host; or their code, printed. The kernels themselves are those of `examples/`.
 
 #[macro_use]
 mod harness;
@@ -34,7 +34,7 @@ mod welford;
 
 use anyhow::Result;
 
-/// Runs a kernel as the words of a command line say.
+/// Runs a kernel with the options of a command line.
 pub type Start = fn(&[String]) -> Result<()>;
 
 macro_rules! all {

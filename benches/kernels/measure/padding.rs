@@ -1,4 +1,5 @@
-//! Rows whose length is no power of two, in tiles of that length and in padded ones: `cargo bench --bench kernels -- padding`.
+//! Rows whose length is no power of two, in tiles of that length and in padded ones:
+//! `cargo bench --bench kernels -- padding`.
 
 use std::time::Duration;
 
@@ -13,9 +14,9 @@ use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, n
 options! {
     /// Softmax along rows (f32) of an odd length, in two ways.
     ///
-    /// Once a tile holds exactly a row: its extent is any sum of three powers of two (576 = 512 + 64). Once, as in cuTile, it
-    /// has the next power of two; then loads fill the rest with what does not count, and all that is computed of it is
-    /// thrown away.
+    /// Once a tile holds exactly a row: its extent is any sum of three powers of two (576 = 512 +
+    /// 64). Once, as in cuTile, it has the next power of two. Loads then pad the rest with a
+    /// neutral element, and its results are not stored.
     {
         /// Rows.
         "m" m: Option<usize> = None,
@@ -28,7 +29,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let (options, n) = (&cli.options, cli.n);
     let device = options.device()?;
@@ -69,7 +70,7 @@ pub fn run(cli: &Cli) -> Result<()> {
     report(&what, time, &rotation.first().1.to_vec()?)
 }
 
-/// Of one row, in f64.
+/// Returns the softmax of one row, in f64.
 fn softmax(row: &[f32]) -> Vec<f64> {
     let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let powers: Vec<f64> = row.iter().map(|&x| (f64::from(x) - f64::from(largest)).exp()).collect();

@@ -1,4 +1,5 @@
-//! The sums of all first elements of an array, in one pass: `cargo bench --bench kernels -- prefix_sum`.
+//! The sums of all first elements of an array, in one pass:
+//! `cargo bench --bench kernels -- prefix_sum`.
 
 use anyhow::{Result, ensure};
 use cutlet as ct;
@@ -89,7 +90,7 @@ where
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     match cli.element {
         Type::F32 => check::<f32>(cli, "f32", |x| x as f32),

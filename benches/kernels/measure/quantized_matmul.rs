@@ -10,10 +10,11 @@ use super::examples::quantized_matmul::{center, quantized_matmul};
 use super::harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
 options! {
-    /// Multiplies an m x k matrix of f16 with a k x n matrix of narrow weights; each column has a scale for so many rows of
-    /// them as a group has.
+    /// Multiplies an m x k matrix of f16 with a k x n matrix of narrow weights; each column has a
+    /// scale for each group of rows.
     {
-        /// Type of the weights: u1, i2 to i7, u4, f3e1m1, f4e2m1, f5e2m2, f6e3m2, f7e3m3, i8, f8e4m3fn.
+        /// Type of the weights: u1, i2 to i7, u4, f3e1m1, f4e2m1, f5e2m2, f6e3m2, f7e3m3, i8,
+        /// f8e4m3fn.
         "type" element: String = "i4".to_string(),
         /// Rows of the result.
         "m" m: Option<usize> = None,
@@ -23,12 +24,14 @@ options! {
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and terms of the sums.
         "tile" tile: [usize; 3] = [256, 128, 64],
-        /// Weights of a column that share a scale, a multiple of the tile's. Default: as many as a tile has.
+        /// Weights of a column that share a scale, a multiple of the rows of a tile. Default: the
+        /// rows of a tile.
         "group" group: Option<usize> = None,
     }
 }
 
-/// Weights by columns: of `group` below each other the scale, such that the largest is the largest code, and the codes.
+/// Weights by columns: of `group` below each other the scale, such that the largest is the largest
+/// code, and the codes.
 fn quantize<F: Narrow>(weights: &[f64], [k, n]: [usize; 2], group: usize) -> (Vec<F>, Vec<f16>) {
     let most = (0..=255u8).map(|code| F::from_code(code).to_value()).filter(|x| x.is_finite());
     let most = most.fold(0.0, |most: f64, x| most.max(x - center::<F>()));
@@ -92,14 +95,15 @@ fn run_as<F: Narrow>(cli: &Cli) -> Result<()> {
         time,
         work: Work::Flops(2.0 * m as f64 * n as f64 * k as f64),
         error,
-        // Half a unit in the last place of each weight and of the result, and what f32 sums lose.
+        // Half a unit in the last place of each weight and of the result, and the error of f32
+        // sums.
         tolerance: 2.0 * 2f64.powi(-11) + 2e-6,
         relative_to: "the magnitude of the terms",
     }
     .finish()
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     macro_rules! by_name {
         ($($name:ident)+) => {

@@ -1,4 +1,5 @@
-//! Product of 8-bit floats with scales for blocks of them: `cargo bench --bench kernels -- scaled_matmul`.
+//! Product of 8-bit floats with scales for blocks of them:
+//! `cargo bench --bench kernels -- scaled_matmul`.
 
 use anyhow::Result;
 use cutlet as ct;
@@ -9,7 +10,8 @@ use super::examples::scaled_matmul::{BLOCK, scaled_matmul};
 use super::harness::{Options, Report, Rotation, Work, expected_rows, largest_error, normal, sample_rows};
 
 options! {
-    /// Multiplies an m x k with a k x n matrix of e4m3. In each 128 terms a row of the first has a scale, and 128 columns of the second.
+    /// Multiplies an m x k with a k x n matrix of e4m3. In each 128 terms a row of the first has a
+    /// scale, and 128 columns of the second.
     {
         /// Rows of the result.
         "m" m: Option<usize> = None,
@@ -22,7 +24,7 @@ options! {
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;
@@ -75,7 +77,7 @@ pub fn run(cli: &Cli) -> Result<()> {
         time,
         work: Work::Flops(2.0 * m as f64 * n as f64 * k as f64),
         error,
-        // Half a unit in the last place of the result, and what tensor cores lose in a block.
+        // Half a unit in the last place of the result, and the error of tensor cores in a block.
         tolerance: 2f64.powi(-8) + 2f64.powi(-10),
         relative_to: "the magnitude of the terms",
     }

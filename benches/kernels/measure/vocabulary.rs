@@ -9,7 +9,8 @@ use super::examples::vocabulary::{LEFT, choose};
 use super::harness::{Expected, Options, Report, Rotation, Work, largest_error, normal};
 
 options! {
-    /// The 50 largest of each row of logits (f32), and where they are: rounds of blocks that each leave 64 of their logits.
+    /// The 50 largest of each row of logits (f32), and their positions: rounds of blocks that each
+    /// leave 64 of their logits.
     {
         /// Rows.
         "m" m: Option<usize> = None,
@@ -22,10 +23,10 @@ options! {
 
 /// Words that are wanted.
 const WANTED: usize = 50;
-/// What a row leaves after each round: logits and words.
+/// Logits and words that remain of a row after each round.
 type Rounds = Vec<(ct::DeviceArray<f32, 2>, ct::DeviceArray<i32, 2>)>;
 
-/// Rounds until one block chooses from a whole row.
+/// Rounds until one block processes a whole row.
 fn rounds(device: ct::Device, m: usize, n: usize, tile: usize) -> ct::Result<Rounds> {
     let (mut rounds, mut width) = (Vec::new(), n);
     while rounds.is_empty() || width > LEFT {
@@ -41,7 +42,7 @@ fn launch_all(options: &Options, logits: &ct::DeviceArray<f32, 2>, rounds: &mut 
     for (largest, chosen) in rounds {
         let grid = [from.shape()[1].div_ceil(tile), from.shape()[0]];
         let first = words.is_none();
-        // Without words of a round before there is nothing to read.
+        // Without words of a previous round there is nothing to read.
         let none = chosen.device().zeros([0, 0])?;
         let of = words.unwrap_or(&none);
         let constants = Constant((tile, first));
@@ -51,7 +52,7 @@ fn launch_all(options: &Options, logits: &ct::DeviceArray<f32, 2>, rounds: &mut 
     Ok(())
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

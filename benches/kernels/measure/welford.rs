@@ -15,12 +15,12 @@ options! {
         "m" m: Option<usize> = None,
         /// Columns; a tile holds a whole row.
         "n" n: Option<usize> = None,
-        /// By one reduction over pairs of moments, which needs no second look at the numbers.
+        /// By one reduction over pairs of moments, which reads the numbers once.
         "pairs" pairs: bool = false,
     }
 }
 
-/// Does what the options say.
+/// Runs the kernel with these options.
 pub fn run(cli: &Cli) -> Result<()> {
     let options = &cli.options;
     let device = options.device()?;

@@ -1,4 +1,5 @@
-//! Launches kernels that the build script has compiled: nothing is traced. `cargo run` in this folder.
+//! Launches kernels that the build script has compiled: nothing is traced. `cargo run` in this
+//! folder.
 
 use cutlet::{Constant, Device};
 

@@ -23,8 +23,8 @@ fn joined<const R: usize>(dims: &[usize]) -> [usize; R] {
     shape
 }
 
-/// Calls `work` with the tensor as an array of `R` axes. Tensors are copied if strides do not express the array: joined axes
-/// with gaps, broadcast and reversed axes.
+/// Calls `work` with the tensor as an array of `R` axes. Tensors are copied if strides do not
+/// express the array: joined axes with gaps, broadcast and reversed axes.
 fn with_array<const R: usize, X>(
     x: &FlexTensor,
     work: impl FnOnce(HostArray<'_, f32, R>) -> ct::Result<X>,

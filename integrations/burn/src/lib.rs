@@ -1,7 +1,8 @@
 //! Kernels of [cutlet](https://docs.rs/cutlet) as operations of [burn](https://burn.dev), with gradients.
 //!
-//! They run on burn's CPU back end flex, in the memory of its tensors, by the interpreter of cutlet. It defines the results of
-//! kernels, and is slow. On GPUs, burn keeps the streams of cubecl private: README.md.
+//! They run on burn's CPU back end flex, in the memory of its tensors, by the interpreter of
+//! cutlet. It defines the results of kernels, and is slow. On GPUs, burn keeps the streams of
+//! cubecl private: README.md.
 
 mod flex;
 mod gradients;
@@ -35,7 +36,8 @@ pub fn softmax<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::cutlet_softmax(x.into_dispatch()))
 }
 
-/// RMSNorm over the last axis: x / √(mean of x² + epsilon) · weight. Tensors are f32, with any strides.
+/// RMSNorm over the last axis: x / √(mean of x² + epsilon) · weight. Tensors are f32, with any
+/// strides.
 ///
 /// # Panics
 /// For other element types and back ends, and a weight of another length.

@@ -1,4 +1,4 @@
-//! Results and gradients beside those of burn's own operations.
+//! Results and gradients, compared with those of burn's own operations.
 
 use burn::tensor::{Device, Distribution, Tensor, Tolerance, activation};
 use cutlet_burn::{rms_norm, softmax};

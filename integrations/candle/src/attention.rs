@@ -18,9 +18,9 @@ use crate::place::{Place, reachable};
 
 /// softmax(scale · Q Kᵀ) V: an operation for `Tensor::apply_op3`.
 ///
-/// Q of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim), where key heads divide heads. The
-/// result is of shape (batch, **queries, heads**, dim), contiguous, as the product that follows takes it; [`attention`]
-/// swaps the axes.
+/// Q of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim), where key
+/// heads divide heads. The result is of shape (batch, **queries, heads**, dim), contiguous, as the
+/// product that follows takes it; [`attention`] swaps the axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     /// Factor of the scores, above 0; 1 / √dim as a rule.
@@ -59,7 +59,7 @@ impl Plan {
         Ok(Plan { places, op })
     }
 
-    /// Of the result: batch, queries, heads, dim.
+    /// Returns the shape of the result: batch, queries, heads, dim.
     fn shape(&self) -> [usize; 4] {
         let [batch, heads, queries, dim] = self.places[0].shape;
         [batch, queries, heads, dim]
@@ -138,13 +138,15 @@ impl CustomOp3 for Attention {
     }
 }
 
-/// softmax(scale · Q Kᵀ) V for Q of shape (batch, heads, queries, dim), K and V of (batch, key heads, keys, dim).
+/// softmax(scale · Q Kᵀ) V for Q of shape (batch, heads, queries, dim), K and V of (batch, key
+/// heads, keys, dim).
 ///
-/// Key heads divide heads: grouped queries share them. If `causal`, the last query sees all keys, the one before it all but
-/// the last one, and so on, as when keys of earlier positions are kept. f32, f16, bf16, all of one type; scores and sums are
-/// f32. Any strides: heads that were made by `reshape` and `transpose` are read where they lie. The result is of the shape
-/// of Q, and `transpose(1, 2)` makes it contiguous. The backward pass stores no matrix of weights,
-/// and has a limit of 256 elements of a query.
+/// Key heads divide heads: grouped queries share them. If `causal`, the last query sees all keys,
+/// the one before it all but the last one, and so on, as with a cache of earlier keys. All tensors
+/// have one type, f32, f16 or bf16; scores and sums are f32. Strides are arbitrary: heads that were
+/// made by `reshape` and `transpose` are read without a copy. The result is of the shape of Q, and
+/// `transpose(1, 2)` makes it contiguous. The backward pass stores no matrix of weights, and has a
+/// limit of 256 elements of a query.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -158,8 +160,8 @@ impl CustomOp3 for Attention {
 /// ```
 ///
 /// # Errors
-/// For shapes that do not fit, a scale that is not above 0, queries that see no key, more than 512 numbers of a query, and other element types; what the
-/// kernel's launch gives.
+/// For shapes that do not fit, a scale that is not above 0, queries that see no key, more than 512
+/// numbers of a query, and other element types. Errors of the kernel's launch.
 pub fn attention(q: &Tensor, k: &Tensor, v: &Tensor, scale: f32, causal: bool) -> Result<Tensor> {
     let near = |x| reachable(x, |layout| Place::<4>::of("attention", layout));
     near(q)?.apply_op3(&near(k)?, &near(v)?, Attention { scale, causal })?.transpose(1, 2)

@@ -1,5 +1,5 @@
-//! Operands and results in candle's memory on the host, for the interpreter. Operands are copied: it takes far longer over
-//! them than that.
+//! Operands and results in candle's memory on the host, for the interpreter. Operands are copied:
+//! it takes far longer over them than that.
 
 use candle_core::{CpuStorage, Error, Result, WithDType};
 use cutlet as ct;

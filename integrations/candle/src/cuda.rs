@@ -1,4 +1,5 @@
-//! Operands and results in candle's memory on a GPU: kernels run on candle's own stream, and nothing is copied.
+//! Operands and results in candle's memory on a GPU: kernels run on candle's own stream, and
+//! nothing is copied.
 
 use candle_core::cuda_backend::cudarc::driver::CudaSlice;
 use candle_core::{CudaDevice, CudaStorage, Error, Result, bail};
@@ -26,10 +27,10 @@ pub fn read<'a, T: Stored + cutlet::element::Element, const R: usize>(
     }
 }
 
-/// Memory for a result of so many elements, which the kernel writes all of.
+/// Allocates memory for a result of `len` elements, all of which the kernel writes.
 pub fn result<T: Stored>(device: &CudaDevice, len: usize) -> Result<CudaSlice<T>> {
-    // SAFETY: every value of bits is a number of these types; the kernel that this is for writes every element, and where
-    // it does not run, the slice goes without being read.
+    // SAFETY: every value of bits is a number of these types; the kernel of the caller writes every
+    // element; without a launch, the slice is dropped unread.
     #[allow(unsafe_code)]
     unsafe {
         device.alloc(len)

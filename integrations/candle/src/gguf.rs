@@ -15,8 +15,9 @@ use crate::cuda;
 use crate::number::{by_dtype, unsupported};
 use crate::place::{Place, reachable};
 
-/// A weight in the blocks q8_0 or q4_K of a GGUF file, of shape (outputs, inputs). As a `Module` it multiplies with its
-/// transpose, as candle's `QMatMul` does. The bytes of the file are the operand of the kernel.
+/// A weight in the blocks q8_0 or q4_K of a GGUF file, of shape (outputs, inputs). As a `Module` it
+/// multiplies with its transpose, as candle's `QMatMul` does. The bytes of the file are the operand
+/// of the kernel.
 ///
 /// ```
 /// # use candle_core::{Device, Module, Tensor};
@@ -65,10 +66,11 @@ impl GgufWeight {
         (outputs, row / self.op.blocks.bytes() * self.op.blocks.weights())
     }
 
-    /// Returns the weights as numbers, of shape (outputs, inputs): the product with the unit matrix.
+    /// Returns the weights as numbers, of shape (outputs, inputs): the product with the unit
+    /// matrix.
     ///
     /// # Errors
-    /// For other types than f32, f16 and bf16; what the kernel's launch gives.
+    /// For other types than f32, f16 and bf16; errors of the kernel's launch.
     pub fn dequantize(&self, dtype: DType) -> Result<Tensor> {
         dequantized(&self.bytes, self.op, dtype)
     }
@@ -90,8 +92,8 @@ impl Module for GgufWeight {
     }
 }
 
-/// A product with the blocks of a GGUF file: an operation for `Tensor::apply_op2`, of activations of shape (…, inputs) and the
-/// bytes of the weight, of shape (outputs, bytes of a row).
+/// A product with the blocks of a GGUF file: an operation for `Tensor::apply_op2`, of activations
+/// of shape (…, inputs) and the bytes of the weight, of shape (outputs, bytes of a row).
 #[derive(Clone, Copy, Debug)]
 pub struct GgufMatmul {
     /// The form of the blocks.

@@ -114,7 +114,8 @@ pub fn attention([q, k, v]: [&Tensor; 3], grad: &Tensor, scale: f32, causal: boo
     split(&all, shapes)
 }
 
-/// Queues the forward pass and the gradients. `operands` are Q, K, V and the gradient of the result, one after another.
+/// Queues the forward pass and the gradients. `operands` are Q, K, V and the gradient of the
+/// result, one after another.
 fn of_attention<T: cutlet_kernels::Number>(
     stream: &Stream,
     Extents { q, k }: Extents,

@@ -26,10 +26,12 @@ type Backward<const N: usize> = dyn Fn([&Tensor; N], &Tensor, &Tensor) -> Result
 /// The shape of the result for those of the operands.
 type ResultShape<const N: usize> = dyn Fn([&Shape; N]) -> Result<Shape> + Send + Sync;
 
-/// An operation of `N` tensors (one to three) with elements of type `T`, from a launch of cutlet with arrays of `R` axes.
+/// An operation of `N` tensors (one to three) with elements of type `T`, from a launch of cutlet
+/// with arrays of `R` axes.
 ///
-/// It runs on the CPU by cutlet's interpreter and, with the feature `cuda`, on a GPU in candle's memory and on candle's
-/// stream. A tensor of fewer axes has leading ones of extent 1. Of one of more axes the first ones are joined.
+/// It runs on the CPU by cutlet's interpreter and, with the feature `cuda`, on a GPU in candle's
+/// memory and on candle's stream. A tensor of fewer axes has leading ones of extent 1. Of one of
+/// more axes the first ones are joined.
 ///
 /// ```
 /// use candle_core::{Device, Tensor, Var};
@@ -84,8 +86,8 @@ impl<T, const N: usize, const R: usize, F> KernelOp<T, N, R, F>
 where
     F: for<'a> Fn(&Stream, [DeviceView<'a, T, R>; N], DeviceViewMut<'a, T, R>) -> ct::Result<()> + Send + Sync,
 {
-    /// Makes an operation whose result has the shape of the first operand. The launch is on the stream that the closure
-    /// receives, and writes all elements of the result.
+    /// Makes an operation whose result has the shape of the first operand. The launch is on the
+    /// stream that the closure receives, and writes all elements of the result.
     pub fn new(name: &'static str, launch: F) -> Self {
         KernelOp { name, launch: Arc::new(launch), shape: None, backward: None, element: std::marker::PhantomData }
     }
@@ -96,8 +98,8 @@ where
         KernelOp { shape: Some(Arc::new(shape)), ..self }
     }
 
-    /// Sets the backward pass: the gradients of the operands for operands, result and gradient of the result. `None` is no
-    /// gradient.
+    /// Sets the backward pass: the gradients of the operands for operands, result and gradient of
+    /// the result. `None` is no gradient.
     #[must_use]
     pub fn backward(
         self,
@@ -180,7 +182,8 @@ macro_rules! operations {
                 + Sync
                 + 'static,
         {
-            /// Applies the operation. Tensors that kernels cannot reach as they are, such as broadcast ones, are copied.
+            /// Applies the operation. Tensors that kernels cannot access directly, such as
+            /// broadcast ones, are copied.
             ///
             /// # Errors
             /// For tensors of another element type; those of the launch.

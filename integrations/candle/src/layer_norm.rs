@@ -7,9 +7,11 @@ use crate::number::by_dtype;
 use crate::place::vector;
 use crate::{gradients, rows_of};
 
-/// Layer norm over the last axis of a tensor of any shape: (x - mean) / √(variance + epsilon) · weight + bias.
+/// Layer norm over the last axis of a tensor of any shape: (x - mean) / √(variance + epsilon) ·
+/// weight + bias.
 ///
-/// f32, f16, bf16, weight and bias of the same type; any strides, as [`softmax`](crate::softmax). There is a backward pass.
+/// f32, f16, bf16, weight and bias of the same type; any strides, as [`softmax`](crate::softmax).
+/// There is a backward pass.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -21,8 +23,8 @@ use crate::{gradients, rows_of};
 /// ```
 ///
 /// # Errors
-/// For a weight or bias of another length, rank or type, for other element types and tensors of rank 0; what the kernel's
-/// launch gives.
+/// For a weight or bias of another length, rank or type, for other element types and tensors of
+/// rank 0; errors of the kernel's launch.
 pub fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
     let columns = if x.rank() > 0 { x.dim(D::Minus1)? } else { 0 };
     if weight.dims() != [columns] || bias.dims() != [columns] {

@@ -12,12 +12,14 @@
 //!
 //! [`KernelOp`] makes an operation of a kernel of one's own, in ten lines.
 //!
-//! Tensors are f32, f16 or bf16; all are computed with in f32. On the CPU the interpreter of cutlet runs the kernels: it is
-//! the definition of what they do, not fast. With the feature `cuda` they run on a GPU, over candle's memory and on candle's
-//! stream: nothing is copied, and nothing waits on the host. The operations take every layout that kernels can read as it is
-//! and say with shapes and strides what they cannot; the functions copy then first.
+//! Tensors are f32, f16 or bf16; all are computed with in f32. On the CPU the interpreter of cutlet
+//! runs the kernels: it defines their results, and is slow. With the feature `cuda` they run on a
+//! GPU, over candle's memory and on candle's stream: nothing is copied, and nothing waits on the
+//! host. The operations accept each layout that kernels can read directly, and report others with
+//! shapes and strides; the functions copy such tensors first.
 //!
-//! Each operation has a backward pass, by kernels, too. That of attention is for at most 256 numbers of a query.
+//! Each operation has a backward pass, by kernels, too. That of attention is for at most 256
+//! numbers of a query.
 
 #![deny(unsafe_code)]
 

@@ -5,7 +5,7 @@ use cutlet as ct;
 use cutlet::DeviceView;
 use cutlet::element::Element;
 
-/// Elements at `start` and the sums of multiples of the strides behind it.
+/// Elements at `start` and the sums of multiples of the strides after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<const R: usize> {
     /// The first element's place in the storage.
@@ -28,7 +28,8 @@ impl<const R: usize> Place<R> {
         Ok(Place { start: layout.start_offset(), shape, strides })
     }
 
-    /// The layout of a tensor with as many axes as a kernel has: leading ones are added, or joined where their strides permit.
+    /// The layout of a tensor with as many axes as a kernel has: leading ones are added, or joined
+    /// where their strides permit.
     pub fn fitted(name: &str, layout: &Layout) -> Result<Place<R>> {
         let (mut dims, mut strides) = (layout.dims().to_vec(), layout.stride().to_vec());
         while dims.len() > R && dims.len() > 1 {
@@ -59,13 +60,13 @@ impl<const R: usize> Place<R> {
         Ok(place)
     }
 
-    /// Has it no elements?
+    /// Returns true if it has no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
     }
 
-    /// Has each element a place of its own (as far as strides in order of their size tell)? Not in a tensor that was
-    /// broadcast.
+    /// Returns true if the strides, in order of their size, prove that elements do not overlap. A
+    /// broadcast tensor has overlapping elements.
     pub fn is_apart(&self) -> bool {
         let mut axes: Vec<_> =
             (0..R).filter(|&d| self.shape[d] > 1).map(|d| (self.strides[d], self.shape[d])).collect();
@@ -75,7 +76,7 @@ impl<const R: usize> Place<R> {
     }
 }
 
-/// The tensor itself where kernels reach its elements as they lie; else a contiguous copy.
+/// Returns the tensor itself if kernels can access its elements; else a contiguous copy.
 pub fn reachable<const R: usize>(x: &Tensor, place: impl Fn(&Layout) -> Result<Place<R>>) -> Result<Tensor> {
     match place(x.layout()) {
         Ok(place) if place.is_apart() => Ok(x.clone()),
@@ -93,8 +94,8 @@ pub fn matrix<T: Element>(x: DeviceView<'_, T, 4>) -> ct::Result<DeviceView<'_, 
     x.reshape([x.shape()[2], x.shape()[3]])
 }
 
-/// Axes from the first to the last but one, as few as describe them: those of one element are left out, and neighbours that
-/// lie one behind the other are one. Innermost first.
+/// Axes from the first to the last but one, as few as describe them: those of one element are left
+/// out, and adjacent axes that are contiguous are merged. Innermost first.
 fn merged(dims: &[usize], strides: &[usize]) -> Vec<(usize, usize)> {
     let mut axes: Vec<(usize, usize)> = Vec::new();
     for (&extent, &stride) in dims.iter().zip(strides).rev().filter(|(extent, _)| **extent != 1) {
@@ -121,7 +122,8 @@ impl Place<4> {
                 "{name}: the rows of a tensor of shape {dims:?} and strides {strides:?} lie in too many places: `contiguous` puts them together"
             )
         }
-        // An axis of one element steps over all that is within, which spoils no kernel's knowledge of the addresses.
+        // An axis of one element steps over all that is within, which spoils no kernel's knowledge
+        // of the addresses.
         let mut whole = row * step;
         for d in 0..3 {
             let (extent, stride) = axes.get(d).copied().unwrap_or((1, whole));
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_grid_has_is_an_error_with_shapes() {
+    fn too_large_grids_are_errors_with_shapes() {
         let message = Place::rows("x", &layout(&[2, 2, 2, 2, 3], &[1000, 1, 100, 10, 2])).unwrap_err().to_string();
         assert!(message.contains("[2, 2, 2, 2, 3]") && message.contains("[1000, 1, 100, 10, 2]"), "{message}");
         assert!(Place::rows("x", &layout(&[], &[])).is_err());

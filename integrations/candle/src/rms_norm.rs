@@ -14,10 +14,11 @@ use crate::gradients;
 use crate::number::{by_dtype, same_dtype};
 use crate::place::{Place, reachable};
 
-/// RMSNorm over the last axis, of f32, f16 or bf16: an operation for `Tensor::apply_op2`, with a weight for each element of
-/// a row.
+/// RMSNorm over the last axis, of f32, f16 or bf16: an operation for `Tensor::apply_op2`, with a
+/// weight for each element of a row.
 ///
-/// Rows may have any length; sums are made in f32, and the result is rounded once. See [`rms_norm`].
+/// Rows may have any length; sums are made in f32, and the result is rounded once. See
+/// [`rms_norm`].
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNorm {
     /// Number that is added to the mean of the squares.
@@ -76,7 +77,8 @@ impl CustomOp2 for RmsNorm {
 
 /// RMSNorm over the last axis of a tensor of any shape: x / √(mean of x² + epsilon) · weight.
 ///
-/// f32, f16, bf16, the weight of the same type; any strides, as [`softmax`](crate::softmax). The result is contiguous.
+/// f32, f16, bf16, the weight of the same type; any strides, as [`softmax`](crate::softmax). The
+/// result is contiguous.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -88,8 +90,8 @@ impl CustomOp2 for RmsNorm {
 /// ```
 ///
 /// # Errors
-/// For a weight of another length, rank or type, for other element types and tensors of rank 0; what the kernel's launch
-/// gives.
+/// For a weight of another length, rank or type, for other element types and tensors of rank 0;
+/// errors of the kernel's launch.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f32) -> Result<Tensor> {
     let x = reachable(x, |layout| Place::rows("rms_norm", layout))?;
     x.apply_op2(&reachable(weight, |layout| Place::<1>::of("rms_norm", layout))?, RmsNorm { epsilon })

@@ -7,9 +7,9 @@ use crate::kernel_op::KernelOp;
 use crate::number::by_dtype;
 use crate::place::matrix;
 
-/// Rotary position embedding of tokens of shape (batch, heads, tokens, dim), by the cosines and sines of angles of shape
-/// (tokens, dim / 2). `pairs`: which numbers are rotated together, [`Pairs::Halves`] as in `candle_nn::rotary_emb::rope`, or
-/// [`Pairs::Adjacent`] as in `rope_i`.
+/// Rotary position embedding of tokens of shape (batch, heads, tokens, dim), by the cosines and
+/// sines of angles of shape (tokens, dim / 2). `pairs`: which numbers are rotated together,
+/// [`Pairs::Halves`] as in `candle_nn::rotary_emb::rope`, or [`Pairs::Adjacent`] as in `rope_i`.
 ///
 /// f32, f16, bf16, all of one type; any strides. There is a backward pass for the tokens.
 ///
@@ -25,7 +25,7 @@ use crate::place::matrix;
 /// ```
 ///
 /// # Errors
-/// For other shapes and element types; what the kernel's launch gives.
+/// For other shapes and element types; errors of the kernel's launch.
 pub fn rotary(x: &Tensor, cos: &Tensor, sin: &Tensor, pairs: Pairs) -> Result<Tensor> {
     match *x.dims() {
         [_, _, tokens, dim] if dim % 2 == 0 && cos.dims() == [tokens, dim / 2] && sin.dims() == cos.dims() => {}

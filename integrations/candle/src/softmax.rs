@@ -54,8 +54,8 @@ impl CustomOp1 for Softmax {
 
 /// Softmax over the last axis of a tensor of any shape: exponentials over their sum.
 ///
-/// f32, f16, bf16; any strides (a tensor whose rows no grid reaches, or that was broadcast, is copied first). The result is
-/// contiguous.
+/// f32, f16, bf16; any strides (a tensor whose rows no grid reaches, or that was broadcast, is
+/// copied first). The result is contiguous.
 ///
 /// ```
 /// # use candle_core::{Device, Tensor};
@@ -67,7 +67,7 @@ impl CustomOp1 for Softmax {
 /// ```
 ///
 /// # Errors
-/// For other element types and tensors of rank 0; what the kernel's launch gives.
+/// For other element types and tensors of rank 0; errors of the kernel's launch.
 pub fn softmax(x: &Tensor) -> Result<Tensor> {
     reachable(x, |layout| Place::rows("softmax", layout))?.apply_op1(Softmax)
 }

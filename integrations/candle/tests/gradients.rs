@@ -1,5 +1,5 @@
-//! Backward passes beside those of candle's own operations, on the CPU, or with the feature `cuda` on the first GPU; and the
-//! operations that are made by `KernelOp`.
+//! Backward passes, compared with those of candle's own operations, on the CPU, or with the feature
+//! `cuda` on the first GPU; and the operations of `KernelOp`.
 
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{D, DType, Device, Module, Result, Tensor, Var};
@@ -18,7 +18,8 @@ fn variable(shape: &[usize]) -> Result<Var> {
     Var::randn(0f32, 1.0, shape, &device()?)
 }
 
-/// Results and gradients of two functions of the same variables are equal but for some units in the last place.
+/// Results and gradients of two functions of the same variables are equal but for some units in the
+/// last place.
 fn same(what: &str, of: &[&Var], ours: &Tensor, theirs: &Tensor) -> Result<()> {
     let close = |part: &str, got: &Tensor, want: &Tensor| -> Result<()> {
         assert_eq!(got.dims(), want.dims(), "{what}: {part}");
@@ -145,7 +146,7 @@ fn own_kernels_of_two_operands() -> Result<()> {
     .backward(|[a, b], _, grad| Ok([Some(b.broadcast_mul(grad)?), Some(a.broadcast_mul(grad)?)]));
     let (a, b) = (variable(&[3, 5, 50])?, variable(&[3, 5, 50])?);
     same("dots", &[&a, &b], &op.apply(&a, &b)?, &(a.as_tensor() * b.as_tensor())?.sum_keepdim(D::Minus1)?)?;
-    // Tensors that lie otherwise are copied.
+    // Tensors in other orders are copied.
     let turned = a.transpose(0, 1)?;
     let wanted = turned.contiguous()?;
     let [got, want] = [op.apply(&turned, &wanted)?, wanted.sqr()?.sum_keepdim(D::Minus1)?];

@@ -1,5 +1,5 @@
-//! Two blocks of a model with candle's operations and with those of cutlet, on the CPU, or with the feature `cuda` on
-//! the first GPU.
+//! Two blocks of a model with candle's operations and with those of cutlet, on the CPU, or with the
+//! feature `cuda` on the first GPU.
 
 #[path = "../examples/transformer/model.rs"]
 mod model;

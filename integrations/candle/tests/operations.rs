@@ -1,5 +1,5 @@
-//! Each operation beside candle's own, on the CPU, or with the feature `cuda` on the first GPU: random numbers, odd sizes,
-//! tensors as they lie after `transpose`, `narrow` and `broadcast_as`.
+//! Each operation, compared with candle's own, on the CPU, or with the feature `cuda` on the first
+//! GPU: random numbers, odd sizes, tensors after `transpose`, `narrow` and `broadcast_as`.
 
 use candle_core::{D, DType, Device, Module, Result, Tensor};
 use candle_nn::ops;
@@ -37,7 +37,7 @@ fn wide(x: &Tensor) -> Result<Tensor> {
     x.to_dtype(DType::F32)
 }
 
-/// `got` is what f32 arithmetic makes of the same numbers, `wanted`, rounded.
+/// `got` is `wanted`, the f32 result of the same numbers, rounded.
 fn close(what: &str, got: &Tensor, wanted: &Tensor, tolerance: f32) -> Result<()> {
     assert_eq!(got.dims(), wanted.dims(), "{what}");
     if got.elem_count() == 0 {
@@ -50,7 +50,7 @@ fn close(what: &str, got: &Tensor, wanted: &Tensor, tolerance: f32) -> Result<()
     Ok(())
 }
 
-/// Views of the same shape that lie differently in memory.
+/// Views of the same shape in different orders in memory.
 fn views(dtype: DType) -> Result<Vec<(&'static str, Tensor)>> {
     Ok(vec![
         ("contiguous", random(&[5, 77], dtype)?),
@@ -133,7 +133,7 @@ fn attention_is_that_of_candle() -> Result<()> {
         ([0, 2, 1, 4, 4, 8], DType::F32),
     ];
     for ([batch, heads, key_heads, queries, keys, dim], dtype) in cases {
-        // As they come from the products: heads beside each other in a row.
+        // In the order of the products: a row has all heads.
         let split = |rows: usize, heads: usize| -> Result<Tensor> {
             random(&[batch, rows, heads * dim], dtype)?.reshape((batch, rows, heads, dim))?.transpose(1, 2)
         };
@@ -168,7 +168,8 @@ fn quantised_products_are_those_of_their_weights() -> Result<()> {
             let quantised = QuantizedWeight::quantize(&weight, bits, group, dtype)?;
             let weights = wide(&quantised.dequantize()?)?;
             assert_eq!((quantised.shape(), weights.dims()), ((outputs, inputs), &[outputs, inputs][..]));
-            // Half a step of a group of numbers up to some 4.5, and what the type of the scales loses.
+            // Half a step of a group of numbers up to some 4.5, and the error of the type of the
+            // scales.
             let steps = if bits == Bits::Four { 7.0 } else { 127.0 };
             close("weights", &weights, &weight.contiguous()?, 0.51 / steps + tolerance(dtype))?;
             let what = format!("{rows}x{outputs}x{inputs} {bits:?} {dtype:?}");
@@ -193,7 +194,7 @@ fn message(result: Result<Tensor>) -> String {
 }
 
 #[test]
-fn what_does_not_fit_is_an_error_with_shapes() -> Result<()> {
+fn misfits_are_errors_with_shapes() -> Result<()> {
     let x = random(&[2, 3, 4, 5], DType::F32)?;
     let text = message(softmax(&x.to_dtype(DType::F64)?));
     assert!(text.contains("F64") && text.contains("cutlet-softmax"), "{text}");

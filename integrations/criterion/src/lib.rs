@@ -1,10 +1,10 @@
 //! GPU time, measured by the clock of the device, in [criterion](https://docs.rs/criterion): its warm-up, its statistics, and its
 //! comparison with the last run, for kernels of cutlet.
 //!
-//! criterion's own clock is that of the host, for which a launch is over when it is queued. [`DeviceTime`] is a `Measurement` in
-//! its place, from an event before the iterations to one behind them; [`device_time`] is for `iter_custom`, and queues the
-//! iterations behind a kernel that waits, so that kernels of few microseconds are measured without the time between two
-//! launches.
+//! criterion's own clock is that of the host, for which a launch is over when it is queued.
+//! [`DeviceTime`] is a `Measurement` in its place, from an event before the iterations to one after
+//! them. [`device_time`] is for `iter_custom`, and queues the iterations after a kernel that waits.
+//! Kernels of few microseconds are then measured without the time between two launches.
 //!
 //! ```
 //! use criterion::Criterion;
@@ -34,7 +34,8 @@ use criterion::Throughput;
 use criterion::measurement::{Measurement, ValueFormatter, WallTime};
 use cutlet as ct;
 
-/// The time between two points of a stream, by the clock of its device; on the cpu device by that of the host.
+/// The time between two points of a stream, by the clock of its device; on the cpu device by that
+/// of the host.
 ///
 /// criterion takes no errors: where the device fails, it panics with the error.
 #[derive(Debug)]
@@ -102,8 +103,8 @@ impl ValueFormatter for Formatter {
     }
 }
 
-/// Returns the time of this many iterations on the device, for `iter_custom`. All of it is queued on this stream, behind a
-/// kernel that waits.
+/// Returns the time of this many iterations on the device, for `iter_custom`. All of it is queued
+/// on this stream, after a kernel that waits.
 ///
 /// # Errors
 /// Those of the work, and [`ct::Error::Driver`] where the device fails.

@@ -1,4 +1,4 @@
-//! Times of the cpu device, which are those of the host: criterion gets what the work takes.
+//! Times of the cpu device, which are those of the host: criterion gets the time of the work.
 
 use std::cell::Cell;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! A layer on several GPUs beside the same one on a single GPU: `cargo run --release --example mlp -- [--tokens N]
-//! [--width N] [--hidden N] [--ranks N] [--runs N] [--on-host]`. Without a GPU, ranks are on the cpu device.
+//! A layer on several GPUs, compared with the same one on a single GPU: `cargo run --release
+//! --example mlp -- [--tokens N] [--width N] [--hidden N] [--ranks N] [--runs N] [--on-host]`.
+//! Without a GPU, ranks are on the cpu device.
 
 use std::time::{Duration, Instant};
 
@@ -40,7 +41,8 @@ fn options(on_gpus: bool) -> Result<Options> {
     Ok(options)
 }
 
-/// The time of work that is queued on all ranks, by the clock of the host: the best of three batches.
+/// The time of work that is queued on all ranks, by the clock of the host: the best of three
+/// batches.
 fn time<A: AllReduce>(
     layer: &mut TensorParallel<A>,
     runs: u32,

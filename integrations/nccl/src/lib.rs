@@ -1,7 +1,9 @@
-//! Kernels of cutlet on several GPUs, one process and one thread for all of them: each rank has a device, a stream and
-//! arrays of its own, and [`AllReduce`] adds arrays of all ranks up, by NCCL ([`Nccl`]) or on the host ([`OnHost`]).
+//! Kernels of cutlet on several GPUs, one process and one thread for all of them: each rank has a
+//! device, a stream and arrays of its own, and [`AllReduce`] adds arrays of all ranks up, by NCCL
+//! ([`Nccl`]) or on the host ([`OnHost`]).
 //!
-//! [`TensorParallel`] is what that is for: a multilayer perceptron whose weights are cut between ranks.
+//! [`TensorParallel`] is an application: a multilayer perceptron whose weights are divided among
+//! ranks.
 //!
 //! ```
 //! use cutlet_nccl::{OnHost, Shape, TensorParallel};

@@ -1,6 +1,6 @@
-//! A multilayer perceptron whose weights are cut between ranks: those of the first product by columns, those of the second
-//! one by rows. Each rank makes its part of the hidden numbers and a part of every sum of the result; the parts are added
-//! up over the ranks.
+//! A multilayer perceptron whose weights are cut between ranks: those of the first product by
+//! columns, those of the second one by rows. Each rank makes its part of the hidden numbers and a
+//! part of every sum of the result; the parts are added up over the ranks.
 
 use std::ops::Range;
 
@@ -48,7 +48,8 @@ pub struct TensorParallel<A> {
 }
 
 impl<A: AllReduce> TensorParallel<A> {
-    /// A layer with random input and weights, which depend on the seed and not on the number of ranks.
+    /// A layer with random input and weights, which depend on the seed and not on the number of
+    /// ranks.
     ///
     /// # Errors
     /// Errors of the allocation of arrays, such as [`ct::Error::Driver`].
@@ -58,7 +59,7 @@ impl<A: AllReduce> TensorParallel<A> {
         let (mut parts, mut outputs) = (Vec::new(), Vec::new());
         for (at, rank) in ranks.ranks().iter().enumerate() {
             let own = share(hidden, at, count);
-            // Sums of so many terms are about as large as the input.
+            // With these scales, sums are about as large as the input.
             let scales = [1.0, (3.0 / width as f32).sqrt(), (3.0 / hidden as f32).sqrt()];
             parts.push(Part {
                 input: matrix(rank, [0..tokens, 0..width], (seed, scales[0]))?,
@@ -83,7 +84,8 @@ impl<A: AllReduce> TensorParallel<A> {
         self.sum()
     }
 
-    /// Queues the sum of the outputs over all ranks alone, as [`TensorParallel::forward`] does at its end.
+    /// Queues the sum of the outputs over all ranks alone, as [`TensorParallel::forward`] does at
+    /// its end.
     ///
     /// # Errors
     /// Errors of sums.

@@ -25,8 +25,8 @@ impl Nccl {
     /// A rank on each of these GPUs, all of them different.
     ///
     /// # Errors
-    /// [`ct::Error::NoDevice`] where one is missing, or the library of NCCL; [`ct::Error::Driver`] where one of both
-    /// refuses.
+    /// [`ct::Error::NoDevice`] where one is missing, or the library of NCCL; [`ct::Error::Driver`]
+    /// where one of both refuses.
     pub fn new(ordinals: &[usize]) -> ct::Result<Nccl> {
         let devices = ordinals.iter().map(|&at| ct::Device::gpu(at)).collect::<ct::Result<Vec<_>>>()?;
         // SAFETY: opening the library runs its own initialisation alone.
@@ -48,7 +48,7 @@ impl Nccl {
     /// The version of the library, as it writes it: 22809 for 2.28.9.
     ///
     /// # Errors
-    /// [`ct::Error::Driver`] where the library does not say.
+    /// [`ct::Error::Driver`] if the library does not report one.
     pub fn version(&self) -> ct::Result<i32> {
         cudarc::nccl::result::get_nccl_version().map_err(|error| of_nccl("ncclGetVersion", error))
     }
@@ -66,8 +66,8 @@ impl AllReduce for Nccl {
     }
 }
 
-/// Lends all arrays before the group begins: once one rank has queued its part, the others have to. Each array is lent
-/// until the group has ended, which is when its sum is on the stream.
+/// Borrows all arrays before the group begins: if one rank has queued its part, all other ranks
+/// must. Each array is borrowed until the end of the group, when its sum is on the stream.
 fn lend<T: Summed, const R: usize>(
     streams: &[Arc<CudaStream>],
     communicators: &[Comm],
@@ -87,8 +87,8 @@ fn lend<T: Summed, const R: usize>(
     })?
 }
 
-/// A group in one thread: what is queued in it begins together, so that no rank waits for one that comes later. Where
-/// queueing fails, nothing of the group begins.
+/// A group in one thread: its queued work begins together, so that no rank waits for a later one.
+/// If queueing fails, no work of the group begins.
 fn grouped(queue: Queue<'_>) -> ct::Result<()> {
     group_start().map_err(|error| of_nccl("ncclGroupStart", error))?;
     let queued = queue().map_err(|error| of_nccl("ncclAllReduce", error));

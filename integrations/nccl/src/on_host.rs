@@ -4,7 +4,8 @@ use cutlet as ct;
 
 use crate::ranks::{AllReduce, Rank, Summed, check};
 
-/// Ranks on any devices, whose arrays go through the host to be added up, in f64 and in the order of the ranks.
+/// Ranks on any devices, whose arrays go through the host to be added up, in f64 and in the order
+/// of the ranks.
 #[derive(Debug)]
 pub struct OnHost {
     ranks: Vec<Rank>,

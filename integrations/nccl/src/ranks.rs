@@ -22,12 +22,12 @@ pub trait AllReduce {
     /// The ranks, in their order.
     fn ranks(&self) -> &[Rank];
 
-    /// Puts into each of these arrays, one of each rank and all of one shape, the sum of all. It comes after what is
-    /// queued on the arrays so far, and later work on them comes after it.
+    /// Stores into each of these arrays, one of each rank and all of one shape, the sum of all. The
+    /// sum is ordered after the earlier queued work on the arrays, and before later work.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for another number of arrays than of ranks, arrays of several shapes, or on other devices
-    /// than their ranks; [`ct::Error::Driver`] where adding up fails.
+    /// [`ct::Error::Argument`] for another number of arrays than of ranks, arrays of several
+    /// shapes, or on other devices than their ranks; [`ct::Error::Driver`] where adding up fails.
     fn sum<T: Summed, const R: usize>(&self, parts: &mut [ct::DeviceArray<T, R>]) -> ct::Result<()>;
 }
 

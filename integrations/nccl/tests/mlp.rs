@@ -1,4 +1,5 @@
-//! The layer on one rank and several, on the cpu device: against f64 on the host, and against each other.
+//! The layer on one rank and several, on the cpu device: against f64 on the host, and against each
+//! other.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -15,14 +16,14 @@ fn wide(array: &ct::DeviceArray<f16, 2>) -> ct::Result<Vec<f64>> {
     Ok(array.to_vec()?.into_iter().map(f64::from).collect())
 }
 
-/// Row-major `x w`, with so many terms in a sum.
+/// Row-major `x w`, with `terms` terms in a sum.
 fn product(x: &[f64], w: &[f64], terms: usize) -> Vec<f64> {
     let columns = w.len() / terms;
     let row = |row: &[f64]| (0..columns).map(|j| (0..terms).map(|k| row[k] * w[k * columns + j]).sum()).collect();
     x.chunks(terms).flat_map(|x| -> Vec<f64> { row(x) }).collect()
 }
 
-/// By the normal distribution, whose integral Simpson's rule gives.
+/// By the normal distribution, integrated by Simpson's rule.
 fn gelu(x: f64) -> f64 {
     let step = x / 200.0;
     let density = |at: usize| (-(at as f64 * step).powi(2) / 2.0).exp() / std::f64::consts::TAU.sqrt();
@@ -64,7 +65,8 @@ fn several_ranks_give_what_one_gives() -> ct::Result<()> {
                 let error = largest(got.iter().zip(&wanted).map(|(a, b)| a - b)) / largest(wanted.iter().copied());
                 assert!(error < 2e-3, "hidden {hidden}, rank {rank} of {ranks}: {error}");
             }
-            // The weights of all ranks are those of the one: columns of the first, rows of the second.
+            // The weights of all ranks are those of the one: columns of the first, rows of the
+            // second.
             let rows: Vec<f64> =
                 (0..ranks).map(|rank| wide(several.operands(rank)[2])).collect::<ct::Result<Vec<_>>>()?.concat();
             assert_eq!(rows, wide(one.operands(0)[2])?);
@@ -76,7 +78,7 @@ fn several_ranks_give_what_one_gives() -> ct::Result<()> {
 }
 
 #[test]
-fn what_cannot_be_added_up_is_refused() -> ct::Result<()> {
+fn unsupported_sums_are_refused() -> ct::Result<()> {
     let ranks = OnHost::new(&[ct::Device::cpu(); 2])?;
     let array = |n: usize| ct::Device::cpu().full([n], 1.5f32);
     let mut right = [array(3)?, array(3)?];
@@ -90,7 +92,8 @@ fn what_cannot_be_added_up_is_refused() -> ct::Result<()> {
     Ok(())
 }
 
-/// Without a GPU, or without the library, it is an error that says so; with both, sums are what they are on the host.
+/// Without a GPU, or without the library, it is an error that names the cause; with both, sums
+/// equal those on the host.
 #[test]
 fn nccl_adds_up_or_says_why_not() -> ct::Result<()> {
     let gpus: Vec<usize> = (0..ct::Device::num_gpus()).collect();

@@ -10,7 +10,8 @@ use pyo3::types::PyCapsule;
 
 use crate::tensor::failed;
 
-/// A result in memory of cutlet, with `__dlpack__`. It is written once, by its `target`, and exported once.
+/// A result in memory of cutlet, with `__dlpack__`. It is written once, by its `target`, and
+/// exported once.
 #[pyclass(module = "cutlet._native")]
 pub struct Buffer {
     /// The bytes, until they are exported.
@@ -23,7 +24,7 @@ pub struct Buffer {
 struct Described {
     tensor: ManagedTensor,
     shape: Vec<i64>,
-    /// Whose memory it is, if the tensor owns it.
+    /// The owner of the memory, if the tensor owns it.
     memory: *mut ManagedTensor,
 }
 

@@ -1,4 +1,5 @@
-//! Gradients of the ready kernels. Several gradients are parts of one vector, in the order of the operands.
+//! Gradients of the ready kernels. Several gradients are parts of one vector, in the order of the
+//! operands.
 
 use cutlet::{DeviceArray, DeviceViewMut, Stream};
 use cutlet_kernels::attention::{Gradients, Prefill};

@@ -1,7 +1,7 @@
 //! Kernels of [cutlet](https://docs.rs/cutlet) as functions of Python.
 //!
-//! The package `cutlet` of Python has the ready ones. For kernels of one's own this crate is a dependency, without default
-//! features, of a `cdylib` with a `#[pymodule]`:
+//! The package `cutlet` of Python has the ready ones. For kernels of one's own this crate is a
+//! dependency, without default features, of a `cdylib` with a `#[pymodule]`:
 //!
 #![doc = concat!("```ignore\n", include_str!("../examples/silu/src/lib.rs"), "```")]
 //!
@@ -28,7 +28,8 @@ pub fn no_number(dtype: cutlet::foreign::dlpack::TensorType) -> pyo3::PyErr {
     pyo3::exceptions::PyTypeError::new_err(format!("a tensor of {name}: f32, f16 and bf16 are possible"))
 }
 
-/// Evaluates an expression with a type name for the element type of a tensor: f32, f16 or bf16. Else: the error.
+/// Evaluates an expression with a type name for the element type of a tensor: f32, f16 or bf16.
+/// Else: the error.
 #[macro_export]
 macro_rules! by_number {
     ($dtype:expr, $type:ident => $body:expr) => {

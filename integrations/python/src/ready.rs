@@ -198,7 +198,7 @@ fn bits_of(bits: u32) -> PyResult<Bits> {
     }
 }
 
-/// Returns the number of words of a row of codes for so many outputs.
+/// Returns the number of words of a row of codes for `outputs` outputs.
 #[pyfunction]
 fn quantized_words(outputs: usize, bits: u32) -> PyResult<usize> {
     Ok(bits_of(bits)?.words(outputs))

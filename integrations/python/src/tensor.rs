@@ -17,7 +17,7 @@ const USED: &CStr = c"used_dltensor";
 /// Kinds of devices of DLPack whose memory the host reads.
 const HOST: [i32; 2] = [1, 3];
 
-/// A tensor of DLPack that belongs to this library. Its drop gives it back.
+/// A tensor of DLPack that belongs to this library. Its drop releases it.
 struct Owned(NonNull<ManagedTensor>);
 
 // SAFETY: a deleter may be called on any thread.
@@ -27,7 +27,7 @@ unsafe impl Sync for Owned {}
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: the capsule gave this tensor away, and it is deleted once.
+        // SAFETY: the capsule has transferred this tensor, and it is deleted once.
         unsafe {
             if let Some(delete) = self.0.as_ref().deleter {
                 delete(self.0.as_ptr());
@@ -36,7 +36,8 @@ impl Drop for Owned {
     }
 }
 
-/// A tensor of Python as a parameter of a `#[pyfunction]`: a capsule of `__dlpack__`, which is used up.
+/// A tensor of Python as a parameter of a `#[pyfunction]`: a capsule of `__dlpack__`, which is used
+/// up.
 ///
 /// [`Tensor::array`] and [`Tensor::rows`] make an array of it, in its own memory.
 pub struct Tensor {
@@ -55,7 +56,8 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Tensor {
         let pointer = object
             .pointer_checked(Some(NAME))
             .map_err(|_| PyTypeError::new_err("a capsule that is no tensor of DLPack, or that was used before"))?;
-        // SAFETY: a capsule of this name holds such a tensor, which belongs to the first that renames the capsule.
+        // SAFETY: a capsule of this name holds such a tensor, which belongs to the first that
+        // renames the capsule.
         unsafe {
             if pyo3::ffi::PyCapsule_SetName(object.as_ptr(), USED.as_ptr()) != 0 {
                 return Err(PyErr::fetch(object.py()));
@@ -140,11 +142,12 @@ impl Tensor {
         self.placed(stream, shape, strides)
     }
 
-    /// Returns an array of four axes over the elements. The last axis remains the last one. The others are joined where their
-    /// strides permit it.
+    /// Returns an array of four axes over the elements. The last axis remains the last one. The
+    /// others are joined where their strides permit it.
     ///
     /// # Errors
-    /// For another element type, a tensor without axes, and one whose rows have too many places for a grid.
+    /// For another element type, a tensor without axes, and one whose rows have too many places for
+    /// a grid.
     pub fn rows<T: Element>(self, stream: &Stream) -> PyResult<DeviceArray<T, 4>> {
         let (Some((&row, dims)), Some((&step, strides))) = (self.shape.split_last(), self.strides.split_last()) else {
             return Err(PyValueError::new_err("a tensor without axes has no rows"));
@@ -189,7 +192,8 @@ impl Tensor {
     /// Returns words whose type in Python is i32 as u32, of two axes.
     #[cfg(feature = "module")]
     pub(crate) fn bits_of_i32(mut self, stream: &Stream) -> PyResult<DeviceArray<u32, 2>> {
-        // SAFETY: the tensor is alive as long as its owner; both types have the same values of bits.
+        // SAFETY: the tensor is alive as long as its owner; both types have the same values of
+        // bits.
         unsafe { self.owned.0.as_mut() }.tensor.dtype.code = 1;
         self.array::<u32, 2>(stream)
     }
@@ -210,8 +214,9 @@ impl Tensor {
         }
         let address = (tensor.data.expose_provenance() as u64).wrapping_add(tensor.byte_offset);
         let address = if shape.contains(&0) { 256 } else { address };
-        // SAFETY: the tensor is alive until its deleter is called, which the array owns. Its work is on this stream, as the
-        // caller of `__dlpack__` states, and the framework does not use it before the function returns.
+        // SAFETY: the tensor is alive until its deleter is called, which the array owns. Its work
+        // is on this stream, as the caller of `__dlpack__` states, and the framework does not use
+        // it before the function returns.
         unsafe { stream.foreign_array(address, shape, strides, self.owned) }.map_err(failed)
     }
 }
@@ -257,8 +262,8 @@ pub fn failed(error: ct::Error) -> PyErr {
     }
 }
 
-/// Returns the stream of a call: that of the caller on the GPU of the tensor, given as the number that `torch` and CuPy have
-/// for it, or the default stream of the device.
+/// Returns the stream of a call: that of the caller on the GPU of the tensor, given as the number
+/// that `torch` and CuPy have for it, or the default stream of the device.
 ///
 /// # Errors
 /// As [`Tensor::device`]; for a stream of another GPU.
@@ -267,7 +272,8 @@ pub fn stream_of(tensor: &Tensor, raw: Option<usize>) -> PyResult<Stream> {
     match raw {
         Some(raw) if device != Device::cpu() => {
             let raw = std::ptr::with_exposed_provenance_mut(raw);
-            // SAFETY: the framework keeps its streams during the call, and frees none while work is queued.
+            // SAFETY: the framework keeps its streams during the call, and frees none while work is
+            // queued.
             unsafe { device.foreign_stream(raw, ()) }.map_err(failed)
         }
         _ => Ok(device.default_stream()),

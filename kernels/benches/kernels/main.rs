@@ -1,7 +1,7 @@
 //! Times of the kernels: `cargo bench -p cutlet-kernels -- [OPTION]... [ROW]...`.
 //!
-//! Each row prints its time, its rates, and the least time of the hardware over its time. Without a GPU the times are
-//! those of the cost model.
+//! Each row prints its time, its rates, and the least time of the hardware over its time. Without a
+//! GPU the times are those of the cost model.
 
 #[path = "../../../benches/forms/assembled.rs"]
 mod assembled;

@@ -93,7 +93,8 @@ fn batched([batch, m, n, k]: [usize; 4]) -> Row {
     )
 }
 
-/// Products of groups of rows that begin anywhere, with the transpose of a matrix of (n, k) for each group.
+/// Products of groups of rows that begin anywhere, with the transpose of a matrix of (n, k) for
+/// each group.
 fn grouped([groups, m, n, k]: [usize; 4]) -> Row {
     let bytes = 2 * (m * k + groups * k * n + m * n);
     let flops = 2.0 * (m * n * k) as f64;

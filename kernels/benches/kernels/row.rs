@@ -10,7 +10,8 @@ use cutlet_kernels::inspect::{Subject, inspect};
 
 use crate::assembled;
 
-/// The unit that computes, with its peak on an H100 SXM in FLOP/s (NVIDIA's data sheet, without sparsity).
+/// The unit that computes, with its peak on an H100 SXM in FLOP/s (NVIDIA's data sheet, without
+/// sparsity).
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "rows are added one by one")]
 pub enum Peak {

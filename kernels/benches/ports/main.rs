@@ -1,10 +1,13 @@
-//! Kernels of cuTile Python's library TileGym beside the functions of this crate, on the same arrays in one process:
-//! `cargo bench -p cutlet-kernels --bench ports -- FOLDER [ROW]...`.
+//! Comparison of kernels of cuTile Python's library TileGym with the functions of this crate, on
+//! the same arrays in one process: `cargo bench -p cutlet-kernels --bench ports -- FOLDER
+//! [ROW]...`.
 //!
-//! `cargo test -p cutlet-kernels --bench ports` compares the functions of this crate with the references at small sizes on the CPU.
+//! `cargo test -p cutlet-kernels --bench ports` compares the functions of this crate with the
+//! references at small sizes on the CPU.
 //!
-//! `cutile/export.py` writes the originals to FOLDER, as cubins. The result of each configuration is compared with a reference in f64
-//! at some places. The best configurations of the original and the function of this crate are measured in turns.
+//! `cutile/export.py` writes the originals to FOLDER, as cubins. The result of each configuration
+//! is compared with a reference in f64 at some places. The best configurations of the original and
+//! the function of this crate are measured alternately.
 
 mod case;
 mod driver;

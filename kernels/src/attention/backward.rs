@@ -130,7 +130,7 @@ impl Sequence {
         }
     }
 
-    /// Loads a tile of rows of a head, with zeros behind the last row.
+    /// Loads a tile of rows of a head, with zeros after the last row.
     fn load<T: Element>(self, of: Of, table: Table<T>, [head, at]: [Scalar<i32>; 2], [m, d]: [usize; 2]) -> Tile<T, 2> {
         match (self.ranges, table) {
             (None, (Some(table), _)) => table.load((self.number, head, at, 0), [1, 1, m, d]).reshape([m, d]),

@@ -3,7 +3,7 @@
 //!
 //! A block takes the queries that share a head of keys as rows of one tile, past a part of the
 //! keys:
-//! 1. the rows of a block of keys are listed by the table, with no row behind the end of the
+//! 1. the rows of a block of keys are listed by the table, with no row after the end of the
 //!    sequence;
 //! 2. the online softmax of `online.rs`;
 //! 3. with more than one part, the block stores its result and log₂ of its sum of exponentials;
@@ -24,7 +24,7 @@ use crate::launch::{Run, is_batch_invariant, is_overlapped, num_multiprocessors}
 /// Keys and values in pages, and the pages of each sequence.
 ///
 /// Sequence `s` has its tokens `page · i` to `page · (i + 1) - 1` in page `table[s, i]`. Entries
-/// behind the end of a sequence have no meaning, as have the rows of a page behind the end. A
+/// after the end of a sequence have no meaning, as have the rows of a page after the end. A
 /// contiguous cache of 2ⁿ tokens has one page for each sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a, T: Element> {

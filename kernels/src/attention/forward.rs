@@ -54,7 +54,8 @@ fn attend<T: Number, P: Copy, F: Scores<P>>(
     (function, parameters): (F, P),
     Form { tile: [m, n], columns, causal, .. }: Form,
 ) -> (Tile<f32, 2>, Tile<f32, 2>) {
-    // Positions of the first and the last query. Keys that a query sees are from `before` on, and in front of `behind`.
+    // Positions of the first and the last query. Keys that a query sees are from `before` on, and
+    // in front of `behind`.
     let first = tile * m + (keys - rows);
     let last = first + (m as i32 - 1);
     let before = |query: Scalar<i32>| window.map_or(ct::scalar(0), |window| (query - window + 1).max(0));

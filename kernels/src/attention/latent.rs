@@ -25,10 +25,10 @@ pub enum Order<'a> {
     /// Each sequence is one page of any length.
     Contiguous,
     /// Numbers of pages, of shape (sequences, pages of the longest one). A page has 2ⁿ tokens.
-    /// Entries behind the end of a sequence have no meaning.
+    /// Entries after the end of a sequence have no meaning.
     Pages(DeviceView<'a, i32, 2>),
     /// Numbers of chosen vectors among those of all pages, of shape (sequences, most vectors):
-    /// sparse attention. Pages follow one another without gaps. Entries behind the end have no
+    /// sparse attention. Pages follow one another without gaps. Entries after the end have no
     /// meaning.
     Chosen(DeviceView<'a, i32, 2>),
 }
@@ -36,7 +36,7 @@ pub enum Order<'a> {
 /// Latent vectors of sequences.
 #[derive(Clone, Copy, Debug)]
 pub struct Latents<'a, T: Element> {
-    /// Vectors, of shape (pages, tokens of a page, latent + rotated). Rows behind the end of a
+    /// Vectors, of shape (pages, tokens of a page, latent + rotated). Rows after the end of a
     /// sequence have finite numbers.
     pub vectors: DeviceView<'a, T, 3>,
     /// Places of the vectors of each sequence.
@@ -136,8 +136,8 @@ fn decode<T: Number>(
         tiles => (ct::bid(0) / tiles, ct::bid(0) % tiles),
     };
     let width = latent / BLOCKS;
-    // Chosen rows have one list, whose layout among threads is that of all loads: the rotated columns
-    // are a block of the same width, with zeros behind them.
+    // Chosen rows have one list, whose layout among threads is that of all loads: the rotated
+    // columns are a block of the same width, with zeros after them.
     let rotated = if places == Places::Chosen { width.max(rotated) } else { rotated };
     let load = |at: usize, width: usize| q.load((batch, block, tile, at), [1, 1, m, width]).reshape([m, width]);
     let queries: Vec<Tile<T, 2>> = (0..BLOCKS).map(|i| load(i, width)).collect();
@@ -149,7 +149,7 @@ fn decode<T: Number>(
     let each = each.map_or(tiles.ceil_div(parts), |each| ct::scalar(each as i32));
     let range = part * each..((part + 1) * each).min(tiles);
 
-    // The numbers of the pages are read an iteration ahead.
+    // The numbers of the pages are read one iteration earlier.
     let source = Source { vectors, table, places, batch, length, keys: n };
     let exponent = Exponent::new(scale * LOG2_E);
     let step = |(state, pages): (Online, Vec<Scalar<i32>>), j: Scalar<i32>| {

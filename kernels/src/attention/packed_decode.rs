@@ -68,8 +68,8 @@ fn of_warps(keys: usize, inner: Modes) -> Modes {
     spatial([(keys / KEYS_OF_WARP) as i64, 1]) * inner
 }
 
-/// Returns 16 rows of keys or queries for each warp in the order of [`in_order`]: a thread has adjacent
-/// columns of two rows.
+/// Returns 16 rows of keys or queries for each warp in the order of [`in_order`]: a thread has
+/// adjacent columns of two rows.
 fn of_keys<T: Number>(tile: Tile<T, 2>) -> Tile<T, 3> {
     let [keys, columns] = tile.shape();
     let each = (columns / 4).min(32);
@@ -126,7 +126,7 @@ fn decode<T: Number>(
         let of_page = page / n;
         let (number, tile) = (table.load_scalar((batch, j / of_page)), j % of_page);
         let seen = (j * n + ct::arange(0..n)).lt(length);
-        // Scales behind the end of a sequence may be no numbers.
+        // Scales after the end of a sequence may be no numbers.
         let load = |(codes, scales): Codes, g: usize| {
             let codes = codes.load((number, head, tile, g), [1, 1, n, group]).cast::<T>().reshape([n, group]);
             let scales = scales.load((number, head, tile, g), [1, 1, n, 1]).reshape([n]);

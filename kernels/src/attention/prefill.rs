@@ -60,7 +60,7 @@ impl Prefill<'_> {
 }
 
 impl<'a, A, F> Prefill<'a, A, F> {
-    /// Hides the keys behind the position of a query, or shows them again.
+    /// Hides the keys after the position of a query, or shows them again.
     pub fn causal(self, causal: bool) -> Self {
         Prefill { causal, ..self }
     }
@@ -226,7 +226,8 @@ impl<'a, A, F> Prefill<'a, A, F> {
         if out.is_empty() || longest == 0 || count == 1 {
             return Ok(());
         }
-        // The keys of all sequences do not select the tile: the result of a sequence is independent of the others.
+        // The keys of all sequences do not select the tile: the result of a sequence is independent
+        // of the others.
         let (form, hints) = self.form::<T>([of_batch(longest, 1024), usize::MAX / 2], dims, extents.group(), stream);
         let (parameters, function) = (self.parameters(), self.function);
         let kernel = move |qkv: [Array<T, 3>; 3],

@@ -2,7 +2,7 @@
 //! (as FlashInfer and FlashAttention have it).
 //!
 //! A block takes a tile of queries past the blocks of keys of a list. The producer reads the list
-//! ahead.
+//! in advance.
 
 use std::f32::consts::{LN_2, LOG2_E};
 
@@ -103,7 +103,7 @@ pub struct Chosen<'a> {
 pub struct Sparse {
     /// Factor of the scores, above 0; 1 / √dim as a rule.
     pub scale: f32,
-    /// Hides the keys behind the position of a query inside of the chosen blocks. The last query
+    /// Hides the keys after the position of a query inside of the chosen blocks. The last query
     /// has the position of the last key.
     pub causal: bool,
 }

@@ -43,7 +43,7 @@ fn store<T: Number>(
 /// `slots[i]` of the cache: page · tokens of a page + place in the page. Slots are different.
 ///
 /// # Errors
-/// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A slot behind the
+/// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A slot after the
 /// last page is not stored.
 ///
 /// The example of [`PackedDecode`](super::PackedDecode) stores two tokens.

@@ -11,10 +11,12 @@ pub fn columns(dim: usize) -> usize {
     columns
 }
 
-/// Largest window for which small tiles are faster: with large ones most of the computed scores are outside.
+/// Largest window for which small tiles are faster: with large ones most of the computed scores are
+/// outside.
 const NARROW_WINDOW: usize = 256;
 
-/// Returns the queries and keys of a tile for `dim` columns of the wider operand, and the hints of the launch.
+/// Returns the queries and keys of a tile for `dim` columns of the wider operand, and the hints of
+/// the launch.
 pub fn prefill(
     size: usize,
     dim: usize,

@@ -1,6 +1,6 @@
-//! Convolution in two dimensions: by products of matrices ([`super::implicit_gemm`]), or by products
-//! of elements for groups of one channel ([`super::depthwise`]). Groups of few channels are merged
-//! ([`super::grouped`]).
+//! Convolution in two dimensions: by products of matrices ([`super::implicit_gemm`]), or by
+//! products of elements for groups of one channel ([`super::depthwise`]). Groups of few channels
+//! are merged ([`super::grouped`]).
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,11 +1,11 @@
 //! Convolutions with one input channel for each group: a weight for each tap and channel, without
 //! products of matrices.
 //!
-//! A tile has some columns and channels of adjacent rows. A row of the image is loaded once for each
-//! column of the window, and multiplied by the weights of all rows of the window. Images, results
-//! and gradients are (batch, rows, columns, results of a channel, channel). The gradient of the
-//! image is such a convolution, too: of the gradient of the results, summed over the results of a
-//! channel.
+//! A tile has some columns and channels of adjacent rows. A row of the image is loaded once for
+//! each column of the window, and multiplied by the weights of all rows of the window. Images,
+//! results and gradients are (batch, rows, columns, results of a channel, channel). The gradient of
+//! the image is such a convolution, too: of the gradient of the results, summed over the results of
+//! a channel.
 
 use std::ops::Range;
 

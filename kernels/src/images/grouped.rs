@@ -1,7 +1,7 @@
 //! Convolutions with few channels in each group, as those with fewer and larger groups.
 //!
-//! Adjacent groups are one group, whose weights are zero between channels of different ones: the
-//! blocks beside the diagonal. Products of 64 channels take the time of loading their operands.
+//! Adjacent groups are one group, whose weights are zero between channels of different ones:
+//! outside of the diagonal blocks. Products of 64 channels take the time of loading their operands.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -2,9 +2,9 @@
 //! GEMM).
 //!
 //! A tile of the result has a box of images, rows and columns, and some output channels. Each tap
-//! of the window and each part of the input channels is a product of a box of the image, which
-//! begins at any row and column, and of a tile of weights. Boxes outside of the image have zeros:
-//! the padding. TMA loads both ahead of the products. Strides are those of views ([`super::taps`]).
+//! of the window and each part of the input channels is a product of a box of the image and a tile
+//! of weights. The box begins at any row and column. Boxes outside of the image have zeros: the
+//! padding. TMA prefetches both for the products. Strides are those of views ([`super::taps`]).
 //! Grouped channels are an axis of their own.
 //!
 //! If there are fewer tiles than multiprocessors, some tile blocks share the products of a tile
@@ -197,7 +197,7 @@ fn add_splits<T: Number>(
     store(sum, place, added, y, tile, activation);
 }
 
-/// Views of what is added to the sums.
+/// Views of the addends of the sums.
 type AddedViews<'a, T> = (Option<DeviceView<'a, T, 2>>, Option<DeviceView<'a, T, 5>>);
 
 /// Queues a convolution of images and results (batch, rows, columns, group, channel).

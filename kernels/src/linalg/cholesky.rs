@@ -6,8 +6,8 @@
 //!
 //! 1. Panels of 32 columns within 128 columns: each tile block subtracts the products of the panels
 //!    before from its rows and from the diagonal block. It factors the latter, and multiplies its
-//!    rows by the inverse of the factor. All tile blocks factor the diagonal block, which takes less
-//!    time than another launch.
+//!    rows by the inverse of the factor. All tile blocks factor the diagonal block, which takes
+//!    less time than another launch.
 //! 2. The products of 128 columns are subtracted from the lower triangle of the rest.
 
 use cutlet as ct;
@@ -54,7 +54,8 @@ fn copy_lower<T: MatrixFloat>(a: Array<T, 3>, l: ArrayMut<T, 3>) {
     l.store(at, rows.ge(columns).select(a.load(at, shape), T::from_f64(0.0)));
 }
 
-/// Factors the diagonal block of a panel, which is stored apart, and the rows of a tile block below.
+/// Factors the diagonal block of a panel, which is stored apart, and the rows of a tile block
+/// below.
 fn factor_panel<T: MatrixFloat>(l: ArrayMut<T, 3>, diagonal: ArrayMut<T, 4>, panel: Scalar<i32>) {
     let (batch, part) = (ct::bid(1), ct::bid(0));
     let (square, rows) = ([1, PANEL, PANEL], [1, ROWS, PANEL]);

@@ -1,4 +1,4 @@
-//! LU factorization with partial pivoting, and what follows from it. Matrices of at most 128 rows
+//! LU factorization with partial pivoting, and functions based on it. Matrices of at most 128 rows
 //! are factored in registers ([`cutlet::Tile::lu`]), larger ones by blocks ([`super::lu_blocks`]).
 
 use cutlet as ct;
@@ -39,10 +39,10 @@ fn determinants<T: MatrixFloat>(a: Array<T, 3>, d: ArrayMut<T, 1>, form: Form) {
 
 /// Queues the LU factorizations with partial pivoting.
 ///
-/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `order` is
-/// (batch, n). `lu` has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is row
-/// `order[i]` of A. The pivot of a column is its element of the largest magnitude, the first one of
-/// equal ones. A singular matrix has a zero on the diagonal of U.
+/// `a` and `lu` are (batch, n, n) of f32 or f64 with n of at most 16384 or 8192, `order` is (batch,
+/// n). `lu` has U on and above the diagonal and L, whose diagonal is one, below it. Row i of L U is
+/// row `order[i]` of A. The pivot of a column is its element of the largest magnitude, the first
+/// one of equal ones. A singular matrix has a zero on the diagonal of U.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -3,8 +3,8 @@
 //!
 //! 1. One tile block has all rows of the panel in registers, and factors it with partial pivoting.
 //!    A panel of many rows has few columns.
-//! 2. The rows of the other columns are exchanged. Those beside the panel are multiplied by the
-//!    inverse of its unit triangle.
+//! 2. The rows of the other columns are exchanged. Those to the right of the panel are multiplied
+//!    by the inverse of its unit triangle.
 //! 3. Products of the panel and of these rows are subtracted from the rest.
 
 use cutlet as ct;
@@ -27,8 +27,8 @@ fn copy<T: MatrixFloat>(a: Array<T, 3>, lu: ArrayMut<T, 3>, order: ArrayMut<i32,
     ct::if_then(column.eq(0), || order.store((batch, row), row * TILE + ct::indices([1, TILE], 1)));
 }
 
-/// Factors the columns from `first` on. Rows of `moves` are of the square of the panel: the row that
-/// each of its rows receives, and the row that receives each of them.
+/// Factors the columns from `first` on. Rows of `moves` are of the square of the panel: the row
+/// that each of its rows receives, and the row that receives each of them.
 fn factor_panel<T: MatrixFloat>(
     lu: ArrayMut<T, 3>,
     order: ArrayMut<i32, 2>,
@@ -50,7 +50,7 @@ fn factor_panel<T: MatrixFloat>(
     entry.store(entry.load() + count);
 }
 
-/// Exchanges the rows of some columns before and behind the panel from `first` on. The latter are
+/// Exchanges the rows of some columns before and after the panel from `first` on. The latter are
 /// multiplied by the inverse of the triangle.
 fn exchange<T: MatrixFloat>(lu: ArrayMut<T, 3>, moves: Array<i32, 3>, first: Scalar<i32>, width: usize) {
     let (batch, tile, before) = (ct::bid(1), ct::bid(0), first.ceil_div(TILE as i32));
@@ -70,7 +70,7 @@ fn exchange<T: MatrixFloat>(lu: ArrayMut<T, 3>, moves: Array<i32, 3>, first: Sca
     lu.scatter_with((batch, to, columns), old, options.mask(is_own & to.ge(first + width as i32)));
 }
 
-/// Subtracts the products of the panel and of the rows beside it from a tile of the rest.
+/// Subtracts the products of the panel and of the rows to its right from a tile of the rest.
 fn update<T: MatrixFloat>(lu: ArrayMut<T, 3>, first: Scalar<i32>, width: usize) {
     let (batch, at, rest) = (ct::bid(2), ct::at(first), first + width as i32);
     let [row, column] = [ct::bid(1), ct::bid(0)].map(|tile| ct::at(rest + tile * TILE as i32));

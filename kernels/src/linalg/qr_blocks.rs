@@ -2,9 +2,9 @@
 //! compact WY representation; LAPACK's `geqrf` and `orgqr`). The product of the reflections of a
 //! panel is I - V T Vᵀ. For each panel of columns:
 //!
-//! 1. One tile block has all rows of the panel in registers. It computes R, V, and the inverse of T:
-//!    the products of the vectors above the diagonal, and the inverses of the factors on it.
-//! 2. The transposed product is applied to the columns behind the panel.
+//! 1. One tile block has all rows of the panel in registers. It computes R, V, and the inverse of
+//!    T: the products of the vectors above the diagonal, and the inverses of the factors on it.
+//! 2. The transposed product is applied to the columns after the panel.
 //!
 //! Q is the product of all panels, applied to the identity from the last one on.
 

@@ -75,8 +75,8 @@ impl Form {
     }
 }
 
-/// Bytes of a panel of a large matrix: a quarter of the registers of a multiprocessor. Twice as many
-/// spill.
+/// Bytes of a panel of a large matrix: a quarter of the registers of a multiprocessor. Twice as
+/// many spill.
 const PANEL_BYTES: usize = 64 << 10;
 /// The most columns of a panel.
 const WIDEST: usize = 32;

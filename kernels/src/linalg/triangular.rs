@@ -2,9 +2,9 @@
 //!
 //! Matrices of more than 128 rows are solved by blocks (Golub and Van Loan, *Matrix Computations*,
 //! section 3.1.4). The diagonal blocks are inverted, each by a tile block. Then a tile block for
-//! each tile of right-hand sides computes one block of rows after another: the products of the
-//! blocks beside the diagonal and of the rows that are solved are subtracted from its right-hand
-//! side, and the rest is multiplied by the inverse.
+//! each tile of right-hand sides computes one block of rows after another. It subtracts the
+//! products of the off-diagonal blocks and the solved rows from the right-hand side, and multiplies
+//! the rest by the inverse.
 
 use cutlet as ct;
 use cutlet::ops::MatrixFloat;
@@ -21,7 +21,7 @@ use crate::launch::Run;
 pub struct Triangle {
     /// The upper triangle instead of the lower one.
     pub upper: bool,
-    /// The system of the transposed matrix. `upper` still describes the matrix as it is given.
+    /// The system of the transposed matrix. `upper` still describes the matrix of the argument.
     pub transposed: bool,
     /// The diagonal is one, and not read.
     pub unit_diagonal: bool,

@@ -37,7 +37,8 @@ fn kernel<T: Number>(
         gradient.store(at, ((q - p) * scale).cast::<T>());
     };
     let (max, sum, terms) = if form.by_chunks {
-        // Adjacent columns share maxima and sums: threads exchange nothing before the end of the row.
+        // Adjacent columns share maxima and sums: threads exchange nothing before the end of the
+        // row.
         let groups = form.groups::<T>();
         let all = |value: f32| ct::full::<f32, 4>([1, 1, groups[2], 1], value);
         let start = ([all(f32::MIN); 2], [all(0.0); 2], all(0.0));
@@ -81,8 +82,8 @@ fn kernel<T: Number>(
 }
 
 /// Queues the divergences of the rows of two arrays of logits of shape (rows, columns), of the
-/// student and the teacher, and the gradients of the student's logits of the sum of the losses
-/// times `factor`.
+/// student and the teacher. Also queues the gradients of the student's logits: those of the sum of
+/// the losses times `factor`.
 ///
 /// ```
 /// # use cutlet as ct;

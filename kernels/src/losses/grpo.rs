@@ -1,12 +1,14 @@
 //! Loss of group-relative policy optimization (Shao et al., 2024) and its gradient.
 //!
-//! With log-probabilities l of the chosen tokens at a temperature, those of the old policy o and of a reference r, the ratio
-//! e = exp(l - o) and the advantage a of a sequence, the loss of a token is
-//! -min(min(e, δ) · a, clamp(e, 1 - ε₁, 1 + ε₂) · a) + β (exp(r - l) - (r - l) - 1).
-//! The bound δ is that of dual clipping (Ye et al., 2020). The gradient of a logit is dl/dx[j] = ([j = token] - p[j]) / temperature.
+//! Operands are log-probabilities l of the chosen tokens at a temperature, o of the old policy and
+//! r of a reference, and the advantage a of a sequence. With the ratio e = exp(l - o), the loss of
+//! a token is -min(min(e, δ) · a, clamp(e, 1 - ε₁, 1 + ε₂) · a) + β (exp(r - l) - (r - l) - 1). The
+//! bound δ is that of dual clipping (Ye et al., 2020). The gradient of a logit is dl/dx[j] = ([j =
+//! token] - p[j]) / temperature.
 //!
-//! Forward, a tile block reads a row of logits once, in one tile or by chunks with an online sum (Milakov and Gimelshein, 2018).
-//! Backward, a block has a part of a row: the logarithms of the sums of exponentials are saved.
+//! Forward, a tile block reads a row of logits once, in one tile or by chunks with an online sum
+//! (Milakov and Gimelshein, 2018). Backward, a block has a part of a row: the logarithms of the
+//! sums of exponentials are saved.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -22,7 +24,8 @@ const GROUP: usize = 8;
 /// Columns of a block of the gradient.
 const COLUMNS: usize = 4096;
 
-/// Loss of group-relative policy optimization from logits, in one kernel. [`Grpo`] computes it from the entropies of tokens.
+/// Loss of group-relative policy optimization from logits, in one kernel. [`Grpo`] computes it from
+/// the entropies of tokens.
 ///
 /// [`Grpo`]: super::Grpo
 ///
@@ -101,7 +104,8 @@ fn forward<T: Number>(
     let at = [ct::bid(1), rows.row];
     let load = |at| x.load_with(at, form.shape(), LoadOptions::new().padding(Padding::NegInf)).cast::<f32>() * factor;
     let (max, sum) = if form.by_chunks {
-        // Groups of adjacent columns have a maximum and a sum: threads exchange nothing before the end of the row.
+        // Groups of adjacent columns have a maximum and a sum: threads exchange nothing before the
+        // end of the row.
         let groups = form.tile / GROUP;
         let start = (ct::full([groups, 1], f32::MIN), ct::zeros([groups, 1]));
         let (maxima, sums) =
@@ -139,7 +143,7 @@ fn backward<T: Number>(
     let (token, log) = (policy.0.load_scalar(at), logs.load_scalar(at));
     let chosen = x.load_scalar((at[0], at[1], token)).cast::<f32>() * numbers.0;
     let [_, slope] = loss(chosen - log, policy, at, numbers);
-    // The row behind the last token has no loss.
+    // The row after the last token has no loss.
     let counted = policy.4.map_or(ct::scalar(true), |mask| mask.load_scalar(at).ne(0)) & at[1].lt(logs.extent(1));
     let scale = counted.select(slope * dloss.load_scalar(at) * numbers.0, 0.0);
     let column = (part * COLUMNS + ct::arange(0..COLUMNS)).reshape(shape);
@@ -156,7 +160,8 @@ impl Default for FusedGrpo {
 }
 
 impl FusedGrpo {
-    /// Ratios are clipped at 0.8 and 1.2, the factor of the divergence is 0.04, and the temperature is 1.
+    /// Ratios are clipped at 0.8 and 1.2, the factor of the divergence is 0.04, and the temperature
+    /// is 1.
     #[must_use]
     pub fn new() -> FusedGrpo {
         FusedGrpo { temperature: 1.0, beta: 0.04, clip: [0.2, 0.2], bound: None }
@@ -185,8 +190,9 @@ impl FusedGrpo {
         })
     }
 
-    /// Queues the loss of each token, and the logarithms of the sums of exponentials, which [`FusedGrpo::backward`] needs. Logits are of
-    /// shape (batch, tokens + 1, columns): their last row has no token.
+    /// Queues the loss of each token, and the logarithms of the sums of exponentials, which
+    /// [`FusedGrpo::backward`] needs. Logits are of shape (batch, tokens + 1, columns): their last
+    /// row has no token.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launch.
@@ -212,7 +218,8 @@ impl FusedGrpo {
         form.launch(shape, stream).run(forward::<T>, arguments)
     }
 
-    /// Queues the gradient of the logits from that of the loss of each token. `logs` are those of [`FusedGrpo::forward`].
+    /// Queues the gradient of the logits from that of the loss of each token. `logs` are those of
+    /// [`FusedGrpo::forward`].
     ///
     /// # Errors
     /// Those of [`FusedGrpo::forward`].

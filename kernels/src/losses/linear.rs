@@ -1,7 +1,7 @@
 //! Cross-entropy of a linear layer whose logits are not stored, with gradients.
 //!
 //! Forward: each tile block multiplies a tile of logits and stores their maximum, the sum of their
-//! exponentials, their sum and the logit of the label for each row; a second kernel adds the tiles
+//! exponentials, their sum and the logit of the label for each row. A second kernel adds the tiles
 //! of the vocabulary. Backward, for a part of the vocabulary at a time: the gradient of its logits
 //! is computed again from the stored logarithms, and multiplied with the tokens and the weights.
 //! The largest array is this part of the gradient. All sums have one order.
@@ -21,14 +21,14 @@ use crate::norms::rows::mode;
 struct Form {
     tile: [usize; 3],
     smoothed: bool,
-    /// Tiles reach behind the last word.
+    /// Tiles reach beyond the last word.
     padded: bool,
 }
 
 /// The tile of logits of a block.
 struct Logits {
     at: [Scalar<i32>; 2],
-    /// -inf behind the last word.
+    /// -inf after the last word.
     logits: Tile<f32, 2>,
     /// Words of the columns.
     columns: Tile<i32, 2>,

@@ -19,9 +19,9 @@ const TOKENS: usize = 1024;
 
 /// Loss of GRPO for each token, with the clipped ratio of probabilities of PPO.
 ///
-/// With the logarithm l of the probability of a token, that of the sampling policy l₀, that of the
-/// reference l', and the advantage A, r = exp(l - l₀), the loss is -min(r A, clamp(r, 1 - low, 1 +
-/// high) A) + β (exp(l' - l) - (l' - l) - 1).
+/// Operands are the logarithm l of the probability of a token, l₀ of the sampling policy, l' of the
+/// reference, and the advantage A. With r = exp(l - l₀), the loss is -min(r A, clamp(r, 1 - low,
+/// 1 + high) A) + β (exp(l' - l) - (l' - l) - 1).
 ///
 /// ```
 /// # use cutlet as ct;

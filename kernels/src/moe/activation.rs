@@ -1,8 +1,9 @@
 //! Gradients of the gated activations of experts, in the product with the second weights.
 //!
-//! A tile of the product of the gradients of tokens with the second weights of an expert is the gradient of the activation
-//! times its value, up to the weights of the pairs. The epilogue computes the gradients of both operands of the gate, the
-//! results of the gate for the gradients of the second weights, and those of the weights of the pairs.
+//! A tile of the product of the gradients of tokens with the second weights of an expert is the
+//! gradient of the activation times its value, up to the weights of the pairs. The epilogue
+//! computes the gradients of both operands of the gate, the results of the gate for the gradients
+//! of the second weights, and those of the weights of the pairs.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -25,7 +26,8 @@ struct Form {
     tile: [usize; 3],
 }
 
-/// Gradients of both operands of the gate, results of the gate, and gradients of the weights of pairs.
+/// Gradients of both operands of the gate, results of the gate, and gradients of the weights of
+/// pairs.
 type Results<T> = ([ArrayMut<T, 2>; 2], ArrayMut<T, 2>, ArrayMut<f32, 1>);
 
 fn kernel<T: Number>(
@@ -43,7 +45,7 @@ fn kernel<T: Number>(
         let [i, j] = ct::swizzle_2d(index, rows, columns, 8);
         let expert = of_tile.load_scalar(i);
         let pairs = pairs.load(i, [tm]);
-        // A free place is behind the last token.
+        // A free place is after the last token.
         let token = pairs / taken;
         let product = ct::fold(..steps, ct::zeros::<f32, 2>([tm, tn]), |sums, k| {
             let w = w.load((expert, j, k), [1, tn, tk]).reshape([tn, tk]);
@@ -85,12 +87,13 @@ pub struct ActivationGradients<'a, T> {
     pub operands: DeviceViewMut<'a, T, 2>,
     /// Results of the gate times the weights of the pairs, of shape (places, between).
     pub weighted: DeviceViewMut<'a, T, 2>,
-    /// Gradients of the weights of the pairs, which are added to this array of shape (tokens, experts of a token).
+    /// Gradients of the weights of the pairs, which are added to this array of shape (tokens,
+    /// experts of a token).
     pub weights: DeviceViewMut<'a, f32, 2>,
 }
 
-/// Queues the gradients of the gated activations gate(a) · b of experts, in the order of an alignment. Rows of free places are
-/// zero.
+/// Queues the gradients of the gated activations gate(a) · b of experts, in the order of an
+/// alignment. Rows of free places are zero.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -16,7 +16,7 @@ const PAIRS: usize = 1024;
 /// Elements of a tile of counts.
 const COUNTS: usize = 4096;
 
-/// Experts of the pairs of this block; -1 behind the last pair.
+/// Experts of the pairs of this block; -1 after the last pair.
 fn experts_of(pairs: Array<i32, 1>) -> Tile<i32, 1> {
     let at = ct::bid(0) * PAIRS + ct::arange(0..PAIRS);
     ct::select(at.lt(pairs.extent(0)), pairs.load(ct::bid(0), [PAIRS]), -1)
@@ -54,7 +54,7 @@ fn sum(
         counts.store((i, 0), first + before);
         first + part.sum(0)
     });
-    // The number of experts that end at or before the tile; -1 behind the last tile.
+    // The number of experts that end at or before the tile; -1 after the last tile.
     let rows = COUNTS / bins.min(COUNTS);
     ct::for_each(..of_tile.num_tiles(0, [rows]), |i| {
         let place = (i * rows + ct::arange(0..rows)) * tile as i32;
@@ -177,13 +177,13 @@ impl Alignment {
         self.tile
     }
 
-    /// First place of each expert, and behind them the end of the last one.
+    /// First place of each expert, and after them the end of the last one.
     #[must_use]
     pub fn starts(&self) -> DeviceView<'_, i32, 1> {
         self.starts.view()
     }
 
-    /// Expert of each tile of rows; -1 behind the last one.
+    /// Expert of each tile of rows; -1 after the last one.
     #[must_use]
     pub fn of_tile(&self) -> DeviceView<'_, i32, 1> {
         self.of_tile.view()

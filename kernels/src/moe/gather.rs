@@ -26,7 +26,7 @@ fn kernel<T: Number>(
     let rows: Vec<Tile<T, 2>> = (0..PLACES)
         .map(|number| {
             let pair = pairs.load_scalar(first + number);
-            // A free place is behind the last token.
+            // A free place is after the last token.
             let row = x.load((pair / taken, j), [1, columns]);
             weights.map_or(row, |weights| (row.cast::<f32>() * weights.load_scalar(pair)).cast::<T>())
         })

@@ -2,9 +2,9 @@
 //!
 //! Rows are in the order of an [`Alignment`]: each tile of rows has one expert. Operands are rows
 //! of tokens, which the tile lists by their indices, or rows of places. Large products on Hopper
-//! copy the rows of tokens into the order of places first. The gate is applied to the accumulator. A
-//! tile block computes several tiles, up to the last one that has rows: the loads of a tile overlap
-//! with the store of the one before.
+//! copy the rows of tokens into the order of places first. The gate is applied to the accumulator.
+//! A tile block computes several tiles, up to the last one that has rows: the loads of a tile
+//! overlap with the store of the one before.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -54,7 +54,7 @@ fn kernel<T: Number>(
     ct::for_each(ct::range(ct::bid(0), rows * columns).step(ct::num_blocks(0)), |index| {
         let [i, j] = ct::swizzle_2d(index, rows, columns, 8);
         let expert = of_tile.load_scalar(i);
-        // A free place is behind the last token.
+        // A free place is after the last token.
         let token = pairs.load(i, [tm]) / taken;
         let shape = if swapped { [parts * tn, tm] } else { [tm, parts * tn] };
         let sums = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>(shape), |sums, k| {
@@ -86,8 +86,9 @@ fn tile<T>(rows: usize, columns: usize, gated: bool) -> [usize; 3] {
     [rows, (if gated { most / 2 } else { most }).min(columns.next_power_of_two().max(16)), 64]
 }
 
-/// Returns true if a copy of the rows of tokens in the order of the places, which TMA loads, takes less time than their loads
-/// by indices: 674 instead of 472 TFLOP/s for 8 of 64 experts with 2816 columns of f16 on an H100.
+/// Returns true if a copy of the rows of tokens in the order of the places, which TMA loads, takes
+/// less time than their loads by indices: 674 instead of 472 TFLOP/s for 8 of 64 experts with 2816
+/// columns of f16 on an H100.
 fn pays_gather<T>(stream: &Stream, alignment: &Alignment, columns: usize) -> bool {
     let [rows, least] = match target(stream) {
         Some(Target::SM_90A) => [128, 1024],

@@ -58,7 +58,7 @@ struct Form {
     tile: [usize; 2],
 }
 
-/// Scores of all experts; 0 behind the last one.
+/// Scores of all experts; 0 after the last one.
 fn scores<T: Number>(logits: Array<T, 2>, form: Form) -> Tile<f32, 2> {
     let padding = LoadOptions::new().padding(Padding::NegInf);
     let logits = logits.load_with((ct::bid(0), 0), form.tile, padding).cast::<f32>();

@@ -1,11 +1,11 @@
 //! Group norm of images (Wu and He, 2018) of shape (images, channels, ..), with gradients.
 //!
-//! The tile blocks of a cluster have the parts of a group in turn. A first loop over the parts reads
-//! memory: each element of a tile has a mean and a sum of squared differences of its own (Welford,
-//! 1962), which the end of the loop combines (Chan, Golub and LeVeque, 1979). The next loops read
-//! the same parts from the second-level cache. The backward pass also stores the sums of dy · n and
-//! dy of each channel in each part, for the normalised images n. A last kernel adds these over
-//! images and parts. All sums have one order.
+//! The parts of a group are distributed round-robin among the tile blocks of a cluster. A first
+//! loop over the parts reads memory: each element of a tile has its own mean and sum of squared
+//! differences (Welford, 1962). The end of the loop combines them (Chan, Golub and LeVeque, 1979).
+//! The next loops read the same parts from the second-level cache. The backward pass also stores
+//! the sums of dy · n and dy of each channel in each part, for the normalised images n. A last
+//! kernel adds these over images and parts. All sums have one order.
 
 use cutlet as ct;
 use cutlet::prelude::*;

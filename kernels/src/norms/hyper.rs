@@ -1,8 +1,9 @@
-//! Manifold-constrained hyper-connections (Xie et al., 2025): weights of the residual streams of a token, and the streams
-//! behind a layer.
+//! Manifold-constrained hyper-connections (Xie et al., 2025): weights of the residual streams of a
+//! token, and the streams after a layer.
 //!
-//! The weights are a product of all streams with few columns, over the root of their mean square. Blocks divide the terms
-//! (split-K); the last block of a tile adds the parts. A column behind the product has the sums of squares.
+//! The weights are a product of all streams with few columns, over the root of their mean square.
+//! Blocks divide the terms (split-K); the last block of a tile adds the parts. A column after the
+//! product has the sums of squares.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -26,7 +27,8 @@ struct Form {
     parts: usize,
 }
 
-/// Returns the sums over a part of the terms: products with the weights, and squares in a column of their own.
+/// Returns the sums over a part of the terms: products with the weights, and squares in a column of
+/// their own.
 fn sums<T: Number>(
     (x, w): (Array<T, 2>, Array<T, 2>),
     [tile, part]: [Scalar<i32>; 2],
@@ -121,8 +123,8 @@ pub struct HyperScratch {
 
 /// Hyper-connections of some residual streams.
 ///
-/// A token with n streams has n² + 2 n weights: n of the streams before a layer, n of the result of the layer, and n x n of
-/// the streams behind it.
+/// A token with n streams has n² + 2 n weights: n of the streams before a layer, n of the result of
+/// the layer, and n x n of the streams after it.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -155,7 +157,8 @@ impl HyperConnections {
         self.streams * (self.streams + 2)
     }
 
-    /// Allocates the scratch of [`HyperConnections::weights`] for operands of shape (tokens, terms).
+    /// Allocates the scratch of [`HyperConnections::weights`] for operands of shape (tokens,
+    /// terms).
     ///
     /// # Errors
     /// Those of the allocations.
@@ -170,9 +173,10 @@ impl HyperConnections {
         Ok(HyperScratch { sums, tickets: device.zeros([tiles])?, form })
     }
 
-    /// Queues the weights of tokens: those of shape (tokens, n² + 2 n) from the streams x of shape (tokens, n · columns), a
-    /// matrix of (n · columns, n² + 2 n) and a bias. With the product p over the root of the mean square of the token, and
-    /// l = factor · p + bias, they are sigmoid(l), 2 sigmoid(l), and l.
+    /// Queues the weights of tokens: those of shape (tokens, n² + 2 n) from the streams x of shape
+    /// (tokens, n · columns), a matrix of (n · columns, n² + 2 n) and a bias. With the product p
+    /// over the root of the mean square of the token, and l = factor · p + bias, they are
+    /// sigmoid(l), 2 sigmoid(l), and l.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launch.
@@ -203,8 +207,9 @@ impl HyperConnections {
         ct::Launch::new([form.parts, tiles]).stream(stream).run(weights::<T>, arguments)
     }
 
-    /// Queues the streams behind a layer: those of shape (tokens, n, columns) from the streams before it, the results of the
-    /// layer (tokens, columns) and the weights. Stream i is w\[n + i\] · layer + Σ w\[2 n + n i + j\] · stream j.
+    /// Queues the streams after a layer: those of shape (tokens, n, columns) from the streams
+    /// before it, the results of the layer (tokens, columns) and the weights. Stream i is w\[n +
+    /// i\] · layer + Σ w\[2 n + n i + j\] · stream j.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] if shapes do not fit; those of the launch.

@@ -1,7 +1,8 @@
 //! Gradients of RMS norm and layer norm over rows.
 //!
 //! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
-//! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted; s is the inverse deviation.
+//! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted. The factor s is the inverse
+//! deviation.
 //!
 //! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each
 //! column. On Hopper, two tile blocks share a row of twice as many columns. Longer rows have two
@@ -64,7 +65,8 @@ fn kernel<T: Number>(
         let weighted = dy * weight();
         let (x, level, squares, along, next) = match row {
             Some((this, mean)) => {
-                // The mean of the next row is one of the sums of this row: threads exchange sums once for each row.
+                // The mean of the next row is one of the sums of this row: threads exchange sums
+                // once for each row.
                 let next = x.load(place((index + step).min(end - 1)), shape);
                 let x = rows.inside(this.cast::<f32>() - mean, part, columns);
                 let terms = [next.cast::<f32>(), weighted, x * x, weighted * x];
@@ -78,7 +80,7 @@ fn kernel<T: Number>(
                 (x, None, squares, along, None)
             }
         };
-        // Rows behind the last one are zeros, whose scale is finite for every epsilon.
+        // Rows after the last one are zeros, whose scale is finite for every epsilon.
         let scale = (squares / count + epsilon).max(f32::MIN_POSITIVE).rsqrt();
         let normal = x * scale;
         let along = along * scale / count;
@@ -187,13 +189,15 @@ fn columns<T: Number>(
     }
 }
 
-/// Returns the longest row of one pass. Two sums of each column, or numbers of f32, leave registers for half of it.
+/// Returns the longest row of one pass. Two sums of each column, or numbers of f32, leave registers
+/// for half of it.
 fn longest<T>(centered: bool) -> usize {
     if centered || size_of::<T>() > 2 { LONGEST_TILE / 2 } else { LONGEST_TILE }
 }
 
-/// Returns the hints of the single pass, the fastest ones for 16384 rows of 4096 columns on an H100: 159 us with the mean and
-/// 16 warps of one block (4 warps of two blocks: 171 us), 157 us without it and 4 warps of two blocks (16 warps: 165 us).
+/// Returns the hints of the single pass, the fastest ones for 16384 rows of 4096 columns on an
+/// H100: 159 us with the mean and 16 warps of one block (4 warps of two blocks: 171 us), 157 us
+/// without it and 4 warps of two blocks (16 warps: 165 us).
 fn hints(form: Form, centered: bool) -> ct::Hints {
     if form.parts > 1 {
         return ct::Hints::new().num_warps((form.tile / 1024) as u32);
@@ -238,8 +242,9 @@ pub fn launch<T: Number, const R: usize>(stream: &Stream, gradient: Gradient<T, 
     let shape = four(shape, all);
     let constants =
         |form: Form| ct::Constant(Constants { form, centered: dbias.is_some(), flat: shape[0] * shape[1] == 1 });
-    // Two blocks share a row: 218 us for 4096 rows of 16384 columns on an H100, 346 us by two passes. Clusters of 16 wait
-    // longer for each other: 947 and 496 us for 1024 rows of 131072 columns.
+    // Two blocks share a row: 218 us for 4096 rows of 16384 columns on an H100, 346 us by two
+    // passes. Clusters of 16 wait longer for each other: 947 and 496 us for 1024 rows of 131072
+    // columns.
     let largest = if is_hopper(target(stream)) { 2 } else { 1 };
     let longest = longest::<T>(dbias.is_some());
     let (in_one_pass, multiprocessors) = (columns <= largest * longest, num_multiprocessors(stream));

@@ -83,15 +83,16 @@ impl Form {
             // 366 us for 4096 rows of f32 on an H100, 528 us by chunks.
             return Form::with_clusters(shape, elements, columns, 1).with_warps();
         }
-        // Blocks of a cluster that load 64 KiB each: 393 us for 1024 rows of 131072 columns of f32, 551 us by chunks.
+        // Blocks of a cluster that load 64 KiB each: 393 us for 1024 rows of 131072 columns of f32,
+        // 551 us by chunks.
         match bytes >= 4 && is_hopper(target(stream)) {
             true => Form::with_clusters(shape, elements, LONGEST_TILE, LARGEST_CLUSTER).with_warps(),
             false => Form::new(shape, elements, stream),
         }
     }
 
-    /// The form with 32 elements in each thread: more warps wait longer for each other. Layer norm of 16384 rows of 4096
-    /// columns of f16 takes 94 us on an H100, 118 us with 16 elements.
+    /// The form with 32 elements in each thread: more warps wait longer for each other. Layer norm
+    /// of 16384 rows of 4096 columns of f16 takes 94 us on an H100, 118 us with 16 elements.
     fn with_warps(self) -> Form {
         let elements = self.rows * self.tile;
         if self.by_chunks || elements < 4096 { self } else { Form { warps: (elements / 1024) as u32, ..self } }
@@ -106,7 +107,8 @@ impl Form {
             return Form::chunks(shape);
         }
         let tile = columns / parts;
-        // The batch does not select the tile: threads of one row add in one order. An axis of heads may.
+        // The batch does not select the tile: threads of one row add in one order. An axis of heads
+        // may.
         let is_batch = is_batch_invariant() || shape[0] * shape[1] == 1;
         let most = if is_batch { usize::MAX } else { shape[2].next_power_of_two() };
         let rows = (elements / tile).clamp(1, most);
@@ -136,8 +138,8 @@ impl Form {
         ct::Launch::new(grid).hints(hints).stream(stream)
     }
 
-    /// Promises that rows are independent of each other, unless tile blocks of a cluster share them.
-    /// `constants` have no rows.
+    /// Promises that rows are independent of each other, unless tile blocks of a cluster share
+    /// them. `constants` have no rows.
     pub fn promise<T: Element>(self, constants: &[Array<T, 1>]) {
         if self.parts == 1 {
             for axis in 0..3 {
@@ -195,7 +197,7 @@ impl Rows {
     }
 
     /// Loop over the chunks of a row. The state depends on the whole row; the flag is true for a
-    /// chunk that reaches behind the end of the row.
+    /// chunk that reaches beyond the end of the row.
     pub fn fold<S: LoopState>(self, columns: Scalar<i32>, start: S, step: impl Fn(S, Scalar<i32>, bool) -> S) -> S {
         let whole = columns / self.form.tile as i32;
         let state = ct::fold(..whole, start, |state, j| step(state, j, false));
@@ -233,7 +235,7 @@ impl Rows {
         self.cluster.map_or(max, |cluster| cluster.reduce_max(max))
     }
 
-    /// Tile `j` along the row with zeros behind the end of the row.
+    /// Tile `j` along the row with zeros after the end of the row.
     pub fn inside(self, x: Tile<f32, 4>, j: Scalar<i32>, columns: Scalar<i32>) -> Tile<f32, 4> {
         if !self.form.padded {
             return x;

@@ -1,7 +1,7 @@
 //! Sinkhorn normalization of many small matrices (Sinkhorn and Knopp, 1967).
 //!
-//! A thread has whole matrices in its registers, so that no sum of a row or of a column is exchanged
-//! between threads.
+//! A thread has whole matrices in its registers, so that no sum of a row or of a column is
+//! exchanged between threads.
 
 use cutlet as ct;
 use cutlet::layout::{local, spatial};
@@ -54,12 +54,12 @@ fn kernel(x: Array<f32, 3>, y: ArrayMut<f32, 3>, epsilon: Scalar<f32>, form: For
     y.store((ct::bid(0), 0, 0), result);
 }
 
-/// Queues the Sinkhorn normalization of matrices (batch, n, n) of at most 16 rows: positive matrices
-/// whose rows and columns have the sum 1, nearly.
+/// Queues the Sinkhorn normalization of matrices (batch, n, n) of at most 16 rows: positive
+/// matrices whose rows and columns have the sum 1, nearly.
 ///
-/// The softmax of the rows plus `epsilon` is divided by the sums of its columns plus `epsilon`. This
-/// is step 1. Each of the other steps divides by the sums of the rows plus `epsilon`, then by those
-/// of the columns.
+/// The softmax of the rows plus `epsilon` is divided by the sums of its columns plus `epsilon`.
+/// This is step 1. Each of the other steps divides by the sums of the rows plus `epsilon`, then by
+/// those of the columns.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -13,14 +13,15 @@ use crate::Number;
 use crate::check::require;
 use crate::launch::Run;
 
-/// Loads a tile. Elements behind the end of the row are -inf, if there are any.
+/// Loads a tile. Elements after the end of the row are -inf, if there are any.
 pub fn load<T: Number>(x: Array<T, 4>, at: [Scalar<i32>; 4], form: Form, padded: bool) -> Tile<f32, 4> {
     let padding = if padded { Padding::NegInf } else { Padding::Zero };
     x.load_with(at, form.shape(), LoadOptions::new().padding(padding)).cast::<f32>()
 }
 
-/// Maximum of a row, and the sum of its exponentials, by chunks. Adjacent columns, which a thread loads together, share a
-/// maximum and a sum, so that threads exchange nothing before the end of the row.
+/// Maximum of a row, and the sum of its exponentials, by chunks. Adjacent columns, which a thread
+/// loads together, share a maximum and a sum, so that threads exchange nothing before the end of
+/// the row.
 pub fn online<T>(
     rows: Rows,
     columns: Scalar<i32>,

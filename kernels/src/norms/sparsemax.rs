@@ -1,8 +1,9 @@
 //! Sparsemax over the last axis (Martins and Astudillo, 2016), with its gradient.
 //!
-//! The result is max(x - τ, 0) with a sum of 1. The threshold τ is found without a sort (Michelot, 1986): τ of the elements
-//! above the last τ, until no more elements are dropped. All elements above the maximum minus 1 are the start. A row is in
-//! registers from its load to its store, as that of softmax.
+//! The result is max(x - τ, 0) with a sum of 1. The threshold τ is found without a sort (Michelot,
+//! 1986): τ of the elements above the last τ, until no more elements are dropped. All elements
+//! above the maximum minus 1 are the start. A row is in registers from its load to its store, as
+//! that of softmax.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -53,11 +54,13 @@ fn form<T>(shape: [usize; 4], stream: &Stream) -> ct::Result<Form> {
     let largest = if is_hopper(target(stream)) { LARGEST_CLUSTER } else { 1 };
     let form = Form::with_clusters(shape, if size_of::<T>() == 2 { 4096 } else { 2048 }, LONGEST_TILE, largest);
     require(!form.by_chunks, || format!("sparsemax of rows of {}: at most 2^14, on Hopper 2^18", shape[3]))?;
-    // Rows of one tile would wait for the one with most iterations; clusters must agree on their number.
+    // Rows of one tile would wait for the one with most iterations; clusters must agree on their
+    // number.
     Ok(Form { rows: 1, ..form })
 }
 
-/// Queues the sparsemax of the rows along the last axis. Rows have at most 2^14 elements, on Hopper 2^18.
+/// Queues the sparsemax of the rows along the last axis. Rows have at most 2^14 elements, on Hopper
+/// 2^18.
 ///
 /// ```
 /// # use cutlet as ct;
@@ -90,8 +93,8 @@ pub fn sparsemax<T: Number, const R: usize>(
     form.launch(shape, stream).run(forward::<T>, (x.reshape(shape)?, y.reshape(shape)?, ct::Constant(form)))
 }
 
-/// Queues the gradient of [`sparsemax`] from its result and the gradient of the result: over the elements above 0, the difference
-/// from their mean.
+/// Queues the gradient of [`sparsemax`] from its result and the gradient of the result: over the
+/// elements above 0, the difference from their mean.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -143,14 +143,16 @@ impl Fft {
         let Some(between) = &mut self.between else {
             let tile = [(TILE / n).max(1).min(m.next_power_of_two()), n];
             let launch = ct::Launch::new(m.div_ceil(tile[0])).stream(stream);
-            // A thread has at most 32 numbers: 126 us for 1024 rows of 2^14 on an H100, 193 us by two passes.
+            // A thread has at most 32 numbers: 126 us for 1024 rows of 2^14 on an H100, 193 us by
+            // two passes.
             let launch = if n == ONE_PASS { launch.hints(ct::Hints::new().num_warps(16)) } else { launch };
             return launch.run(rows, (Interleaved(x), Interleaved(y), ct::Constant((tile, transform))));
         };
         let bits = n.ilog2();
         let [n1, n2] = [1usize << bits.div_ceil(2), 1 << (bits / 2)];
         let shape = [m, n1, 2 * n2];
-        // Columns of 128 bytes of a row, if registers hold them: 207 us for 64 rows of 2^18, 226 us by 4096 numbers.
+        // Columns of 128 bytes of a row, if registers hold them: 207 us for 64 rows of 2^18, 226 us
+        // by 4096 numbers.
         let count = ((16 * n1).clamp(TILE, 2 * TILE) / n1).min(n2);
         let form = ct::Constant(([n1, n2], count, transform));
         let to = Interleaved(between.view_mut().reshape(shape)?);

@@ -1,9 +1,9 @@
 //! Hadamard transform of rows: products with the matrix of Sylvester's construction, H(2n) = [H(n),
 //! H(n); H(n), -H(n)].
 //!
-//! The columns are digits of at most 4 bits, 5 in the longest rows. A thread holds the numbers of one digit, and adds and
-//! subtracts them in registers. Between two digits, threads exchange numbers through shared memory
-//! once. All sums are f32.
+//! The columns are digits of at most 4 bits, 5 in the longest rows. A thread holds the numbers of
+//! one digit, and adds and subtracts them in registers. Between two digits, threads exchange
+//! numbers through shared memory once. All sums are f32.
 //!
 //! Rows of 2^14 and more numbers of 16 bits are products with exact matrices of tensor cores.
 
@@ -68,8 +68,9 @@ fn sylvester<T: Number>(n: usize) -> Tile<T, 2> {
     ((row & column).count_ones() % 2).eq(0).select(ct::full::<f32, 2>([n, n], 1.0), -1.0).cast::<T>()
 }
 
-/// Rows of shape (first, 16 x 16), for every n-th row. The first digit is a product with an exact matrix. The second one is
-/// in registers. The last digit is a product of each sum in two parts of bf16, whose error is below 2^-16.
+/// Rows of shape (first, 16 x 16), for every n-th row. The first digit is a product with an exact
+/// matrix. The second one is in registers. The last digit is a product of each sum in two parts of
+/// bf16, whose error is below 2^-16.
 fn products<T: Number>(x: Array<T, 3>, y: ArrayMut<T, 3>, factor: Scalar<f32>, first: usize) {
     let columns = LAST * LAST;
     let (of_first, of_last) = (sylvester::<T>(first), sylvester::<bf16>(LAST));

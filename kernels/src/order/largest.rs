@@ -26,9 +26,9 @@ fn kernel(values: Array<f32, 2>, columns: Array<i32, 2>, result: ArrayMut<i32, 1
     result.entry(row).store(first);
 }
 
-/// Queues the columns of the largest values of the rows, the first of equal ones. `values` and `columns`, of shape (groups,
-/// rows), have the largest value of each group of columns and the first column that has it, as
-/// [`Matmul::largest`](crate::products::Matmul::largest) stores them.
+/// Queues the columns of the largest values of the rows, the first of equal ones. `values` and
+/// `columns`, of shape (groups, rows), have the largest value of each group of columns and the
+/// first column that has it, as [`Matmul::largest`](crate::products::Matmul::largest) stores them.
 ///
 /// ```
 /// let device = cutlet::Device::cpu();

@@ -2,7 +2,7 @@
 //!
 //! A segment has a block. A segment that fits a tile is sorted in registers. A longer one is sorted
 //! by radix passes over digits of 8 bits: a pass counts the digits, and then moves tile after tile
-//! to the places behind all earlier equal digits.
+//! to the places after all earlier equal digits.
 
 use cutlet as ct;
 use cutlet::prelude::*;

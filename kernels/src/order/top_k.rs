@@ -45,7 +45,7 @@ fn short_rows<T: Number>(
     ct::require_rowwise(0);
     let at = (ct::bid(0), 0);
     let loaded = x.load(at, [rows, columns]).cast::<f32>();
-    // Positions beyond the end are behind all others: equal elements remain in their order.
+    // Positions beyond the end are after all others: equal elements remain in their order.
     let inside = ct::indices([1, columns], 1).lt(x.extent(1));
     let (largest, places) = inside.broadcast_to([rows, columns]).select(loaded, f32::NEG_INFINITY).top_k(1, k);
     values.store(at, largest.cast::<T>());
@@ -83,7 +83,7 @@ fn long_rows<T: Number>(
         (elements, columns, Keys { keys, weights: None, regarded: columns.lt(x.extent(1)) })
     };
     let found = select_prefix(tiles, |i| load(i).2, |_| ct::scalar(k as u32));
-    // Stores the results among some parts of the row, behind the larger elements.
+    // Stores the results among some parts of the row, after the larger elements.
     let select = |parts, keys_of: &dyn Fn(Scalar<i32>) -> Keys, columns_of: &dyn Fn(Scalar<i32>) -> _, larger| {
         let (threshold, equal) = select_rest(parts, keys_of, found);
         ct::fold(..parts, (larger, k as i32 - equal.cast::<i32>()), |before, i| {

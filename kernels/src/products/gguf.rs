@@ -1,7 +1,9 @@
-//! Products with weights in the blocks of GGUF files, as llama.cpp and candle quantise them: q8_0 and q4_K.
+//! Products with weights in the blocks of GGUF files, as llama.cpp and candle quantise them: q8_0
+//! and q4_K.
 //!
-//! A row of weights (of one output) is a sequence of blocks along the inputs. The bytes of the file are the operand: an array
-//! of u8 of shape (outputs, bytes of a row). A tile of weights is unpacked in registers.
+//! A row of weights (of one output) is a sequence of blocks along the inputs. The bytes of the file
+//! are the operand: an array of u8 of shape (outputs, bytes of a row). A tile of weights is
+//! unpacked in registers.
 //!
 //! | | weights of a block | bytes | value |
 //! |---|---|---|---|
@@ -71,15 +73,17 @@ fn q8_0(weights: Array<u8, 2>, first: Scalar<i32>, block: Scalar<i32>) -> Tile<f
     (code * scale).reshape([OUTPUTS, 32])
 }
 
-/// Weights of outputs from `first` on and of a quarter of a block, of two groups: q4_K, of shape (outputs, 64).
+/// Weights of outputs from `first` on and of a quarter of a block, of two groups: q4_K, of shape
+/// (outputs, 64).
 fn q4_k(weights: Array<u8, 2>, first: Scalar<i32>, quarter: Scalar<i32>) -> Tile<f32, 2> {
     let row = (first + ct::arange(0..OUTPUTS)).reshape([OUTPUTS, 1, 1]);
     let (block, quarter) = (quarter / 4, quarter % 4);
     let start = block * 144;
     let d = half(weights, row, ct::full([OUTPUTS, 1, 1], start));
     let dmin = half(weights, row, ct::full([OUTPUTS, 1, 1], start + 2));
-    // Groups 2 q and 2 q + 1. Of the first four, scale and minimum are the low six bits of bytes g and g + 4. Of the others,
-    // the low four bits are in byte g + 4, and the high two bits are those of the bytes g - 4 and g.
+    // Groups 2 q and 2 q + 1. Of the first four, scale and minimum are the low six bits of bytes g
+    // and g + 4. Of the others, the low four bits are in byte g + 4, and the high two bits are
+    // those of the bytes g - 4 and g.
     let group = (quarter * 2 + ct::arange(0..2)).reshape([1, 2, 1]).broadcast_to([OUTPUTS, 2, 1]);
     let rows = row.broadcast_to([OUTPUTS, 2, 1]);
     let byte = |at: Tile<i32, 3>| bytes(weights, (rows, at + (start + 4)));
@@ -89,7 +93,8 @@ fn q4_k(weights: Array<u8, 2>, first: Scalar<i32>, quarter: Scalar<i32>) -> Tile
     let next = byte(ct::select(late, group, group + 4));
     let scale = ct::select(late, low & 15 | (high >> 6) << 4, low & 63);
     let minimum = ct::select(late, low >> 4 | (next >> 6) << 4, next & 63);
-    // 32 bytes: the low halves are the codes of the first group, the high halves those of the second.
+    // 32 bytes: the low halves are the codes of the first group, the high halves those of the
+    // second.
     let inside = ct::arange(0..32).reshape([1, 1, 32]).broadcast_to([OUTPUTS, 1, 32]);
     let code = bytes(weights, (row.broadcast_to([OUTPUTS, 1, 32]), inside + (start + 16 + quarter * 32)));
     let second = ct::arange(0..2).reshape([1, 2, 1]);
@@ -115,9 +120,9 @@ fn product<T: Number>(x: Array<T, 2>, weights: Array<u8, 2>, y: ArrayMut<T, 2>, 
     y.store((i, j), sum.cast::<T>());
 }
 
-/// Queues the product of activations of shape (rows, inputs) with the transpose of the weights: y of shape (rows, outputs).
-/// `weights` are the bytes of the file, of shape (outputs, bytes of a row). Weights are rounded once to the type of the
-/// activations; sums are f32.
+/// Queues the product of activations of shape (rows, inputs) with the transpose of the weights: y
+/// of shape (rows, outputs). `weights` are the bytes of the file, of shape (outputs, bytes of a
+/// row). Weights are rounded once to the type of the activations; sums are f32.
 ///
 /// # Errors
 /// Those of the launch. Shapes are not checked.
@@ -144,7 +149,8 @@ mod tests {
     use super::*;
     use cutlet::element::bf16;
 
-    /// The weights of a block, as `dequantize_row_q4_K` and `dequantize_row_q8_0` of llama.cpp compute them.
+    /// The weights of a block, as `dequantize_row_q4_K` and `dequantize_row_q8_0` of llama.cpp
+    /// compute them.
     fn weights(blocks: Blocks, block: &[u8]) -> Vec<f32> {
         let half = |at: usize| f16::from_bits(u16::from_le_bytes([block[at], block[at + 1]])).to_f32();
         match blocks {

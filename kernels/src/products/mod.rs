@@ -1,7 +1,7 @@
 //! Matrix products.
 //!
-//! [`matmul`](fn@matmul) returns a builder. Its methods add stages of an [`epilogue`] and select a [`prologue`]; one of its
-//! launches queues a single kernel:
+//! [`matmul`](fn@matmul) returns a builder. Its methods add stages of an [`epilogue`] and select a
+//! [`prologue`]; one of its launches queues a single kernel:
 //!
 //! | launch | operands |
 //! |---|---|
@@ -13,8 +13,9 @@
 //! | [`Matmul::launch_vector`] | a row of activations, and weights or packed weights of shape (outputs, inputs) |
 //! | [`Matmul::launch_scaled`] | e4m3 or e5m2 with scales of 1 x 128, 128 x 128 and 128 x 1 elements |
 //!
-//! Integers with scales are `matmul().scale_rows(..).scale_columns(..)`. Few tiles are divided along the terms ([`Share`]);
-//! the parts are added in their order, so that the result of a configuration is the same in each launch.
+//! Integers with scales are `matmul().scale_rows(..).scale_columns(..)`. Few tiles are divided
+//! along the terms ([`Share`]); the parts are added in their order, so that the result of a
+//! configuration is the same in each launch.
 //!
 //! ```
 //! use cutlet as ct;

@@ -1,8 +1,10 @@
-//! Packed weights of 1 to 8 bits with scales: the right operand of products with activations of f16, bf16 or f32.
+//! Packed weights of 1 to 8 bits with scales: the right operand of products with activations of
+//! f16, bf16 or f32.
 //!
-//! A weight is (code - zero) · scale. Groups of adjacent inputs of an output share a scale, and may share a zero. Codes are
-//! converted in registers: on Hopper, weights are then the left operand of tensor cores, and each is converted once for a
-//! tile of rows. Few rows are divided along the inputs (split-K), so that the whole GPU copies weights.
+//! A weight is (code - zero) · scale. Groups of adjacent inputs of an output share a scale, and may
+//! share a zero. Codes are converted in registers: on Hopper, weights are then the left operand of
+//! tensor cores, and each is converted once for a tile of rows. Few rows are divided along the
+//! inputs (split-K), so that the whole GPU copies weights.
 
 use cutlet as ct;
 use cutlet::element::Element;
@@ -24,8 +26,8 @@ pub enum Order {
     OutputsInputs,
 }
 
-/// Packed weights with the scales of groups of inputs: a matrix, or one for each group of rows (`R` = 3, with the group as the
-/// first axis of codes, scales and zeros).
+/// Packed weights with the scales of groups of inputs: a matrix, or one for each group of rows
+/// (`R` = 3, with the group as the first axis of codes, scales and zeros).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedWeights<'a, F: Narrow, S: Element, const R: usize = 2> {
     codes: PackedView<'a, F, R>,
@@ -59,8 +61,8 @@ impl Form {
 }
 
 impl<'a, F: Narrow, S: Element, const R: usize> PackedWeights<'a, F, S, R> {
-    /// Returns weights of codes, and of scales of shape (groups of inputs, outputs). `group` inputs share a scale: a power of
-    /// two from 16 on.
+    /// Returns weights of codes, and of scales of shape (groups of inputs, outputs). `group` inputs
+    /// share a scale: a power of two from 16 on.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for another group, and for scales of another shape.
@@ -141,7 +143,8 @@ impl<F: Narrow, S: Element, const R: usize> Argument for PackedWeights<'_, F, S,
 /// A load of a tile of a shape at a tile index, converted to the type of activations.
 type Load<'a, T> = &'a dyn Fn([Scalar<i32>; 2], [usize; 2]) -> Tile<T, 2>;
 
-/// Returns a tile of weights at a tile index along the inputs, from loads of codes, scales and zeros.
+/// Returns a tile of weights at a tile index along the inputs, from loads of codes, scales and
+/// zeros.
 fn weights<T: Factor + Float>(
     Form { group, order, center }: Form,
     (k, column): (Scalar<i32>, Scalar<i32>),
@@ -149,7 +152,8 @@ fn weights<T: Factor + Float>(
     (codes, scales, zeros): (Load<'_, T>, Load<'_, T>, Option<Load<'_, T>>),
 ) -> Tile<T, 2> {
     let groups = (tk / group).max(1);
-    // The tile index of the first group of the step, if a step has one, and the tile of its groups otherwise.
+    // The tile index of the first group of the step, if a step has one, and the tile of its groups
+    // otherwise.
     let first = if group > tk { k / (group / tk) as i32 } else { k };
     let of_groups = |load: Load<'_, T>| {
         let groups_outputs = load([first, column], [groups, tn]);
@@ -210,8 +214,9 @@ impl<T: Factor + Float, F: Narrow, S: Element> Right<T>
 }
 
 impl<P, E> Matmul<'_, P, E> {
-    /// Queues the product with packed weights: y of shape (rows, outputs) from x of (rows, inputs). Codes, scales and zeros
-    /// are converted to the element type `T` of activations, in which weights are rounded once.
+    /// Queues the product with packed weights: y of shape (rows, outputs) from x of (rows, inputs).
+    /// Codes, scales and zeros are converted to the element type `T` of activations, in which
+    /// weights are rounded once.
     ///
     /// ```
     /// use cutlet as ct;
@@ -264,8 +269,8 @@ impl<P, E> Matmul<'_, P, E> {
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 
-    /// Queues products of groups of rows with packed weights of each group: as [`Matmul::launch_grouped`], with weights of
-    /// three axes.
+    /// Queues products of groups of rows with packed weights of each group: as
+    /// [`Matmul::launch_grouped`], with weights of three axes.
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit; those of the launch.

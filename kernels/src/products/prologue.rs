@@ -1,4 +1,5 @@
-//! Prologues: functions of the tiles of the left operand, which run in the loop of a product before the multiplication.
+//! Prologues: functions of the tiles of the left operand, which run in the loop of a product before
+//! the multiplication.
 //!
 //! | stage | value |
 //! |---|---|
@@ -6,8 +7,9 @@
 //! | [`Cast`] | the element in the type of the right operand |
 //! | [`Normalize`] | element · factor of its row · weight of its column, such as of an RMS norm |
 //!
-//! A prologue other than [`Same`] costs registers: the tiles do not arrive in shared memory as operands of tensor cores. A
-//! factor of each row without a weight is cheaper as a stage of the epilogue.
+//! A prologue other than [`Same`] costs registers: the tiles do not arrive in shared memory as
+//! operands of tensor cores. A factor of each row without a weight is cheaper as a stage of the
+//! epilogue.
 
 use cutlet as ct;
 use cutlet::element::Element;

@@ -1,8 +1,10 @@
-//! Products of 8-bit floats with scales of blocks of 128 terms, as in DeepSeek-V3: 1 x 128 of the left operand, and 128 x 128
-//! or 128 x 1 of the right one. Groups of rows may have a right operand each.
+//! Products of 8-bit floats with scales of blocks of 128 terms, as in DeepSeek-V3: 1 x 128 of the
+//! left operand, and 128 x 128 or 128 x 1 of the right one. Groups of rows may have a right operand
+//! each.
 //!
-//! Tensor cores add 128 terms to zero; a multiply-add with the scales of this block adds them to the sums. The scales are
-//! copied with the operands. The two warp groups of a tile block multiply in turn: one scales while the other multiplies.
+//! Tensor cores add 128 terms to zero; a multiply-add with the scales of this block adds them to
+//! the sums. The scales are copied with the operands. The two warp groups of a tile block multiply
+//! alternately: one scales while the other multiplies.
 
 use cutlet as ct;
 use cutlet::element::{Element, MmaInput};
@@ -34,8 +36,8 @@ struct Form {
     groups: usize,
 }
 
-/// One tile of the result after another. Scales have the shapes (k / 128, m), and (k / 128, n / 128) or (k / 128, n); the
-/// latter ones of all groups follow one another.
+/// One tile of the result after another. Scales have the shapes (k / 128, m), and (k / 128, n
+/// / 128) or (k / 128, n); the latter ones of all groups follow one another.
 fn product<T: Float8, O: Element, B: Right<T>, E: Stage<f32>>(
     (a, b): (Array<T, 2>, B),
     (rows, columns): (Array<f32, 2>, Array<f32, 2>),
@@ -108,11 +110,13 @@ impl Float8 for f8e4m3fn {}
 impl Float8 for f8e5m2 {}
 
 impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
-    /// Queues the product of operands with scales: c of shape (m, n) from a of (m, k) and b of (k, n). `rows` has the scales of
-    /// 128 elements of a row of a, in the shape (k / 128, m). `columns` has the scales of blocks of 128 x 128 of b, in the shape
-    /// (k / 128, n / 128), or those of 128 elements of a column, in the shape (k / 128, n). Quotients are rounded up.
+    /// Queues the product of operands with scales: c of shape (m, n) from a of (m, k) and b of (k,
+    /// n). `rows` has the scales of 128 elements of a row of a, in the shape (k / 128, m).
+    /// `columns` has the scales of blocks of 128 x 128 of b, in the shape (k / 128, n / 128), or
+    /// those of 128 elements of a column, in the shape (k / 128, n). Quotients are rounded up.
     ///
-    /// Operands contiguous along the terms are fastest: b is then the transpose of an array of (n, k).
+    /// Operands contiguous along the terms are fastest: b is then the transpose of an array of (n,
+    /// k).
     ///
     /// ```
     /// use cutlet as ct;
@@ -148,9 +152,10 @@ impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
         self.queue_scaled(stream, a, (b, n, columns, by_column), (None, 0), c)
     }
 
-    /// Queues products of groups of rows with a matrix for each group, and with scales as in [`Matmul::launch_scaled`]: b of
-    /// shape (groups, k, n) and its scales of (groups, k / 128, n / 128) or (groups, k / 128, n). `offsets` and groups are those
-    /// of [`Matmul::launch_grouped`].
+    /// Queues products of groups of rows with a matrix for each group, and with scales as in
+    /// [`Matmul::launch_scaled`]: b of shape (groups, k, n) and its scales of (groups, k / 128, n
+    /// / 128) or (groups, k / 128, n). `offsets` and groups are those of
+    /// [`Matmul::launch_grouped`].
     ///
     /// ```
     /// use cutlet as ct;

@@ -1,10 +1,11 @@
-//! Product of one row of activations with weights of shape (outputs, inputs), plain or packed: a decode step of one sequence.
-//! Packed weights of 4 bits are multiplied with up to 16 rows.
+//! Product of one row of activations with weights of shape (outputs, inputs), plain or packed: a
+//! decode step of one sequence. Packed weights of 4 bits are multiplied with up to 16 rows.
 //!
-//! Memory bounds it. A tile block has some outputs and all inputs (8192 at a time), so that its loads of weights are in
-//! flight at the same time. Sums are added in f32 by multiply-add of threads, or for packed weights of 4 bits by tensor cores
-//! ([`fragments`]). In [`overlapped`](fn@crate::overlapped) calls,
-//! weights may arrive while the preceding kernel is in progress ([`Matmul::preloaded`]).
+//! Memory bounds it. A tile block has some outputs and all inputs (8192 at a time), so that its
+//! loads of weights are in flight at the same time. Sums are added in f32 by multiply-add of
+//! threads, or for packed weights of 4 bits by tensor cores ([`fragments`]). In
+//! [`overlapped`](fn@crate::overlapped) calls, weights may arrive while the preceding kernel is in
+//! progress ([`Matmul::preloaded`]).
 
 use cutlet as ct;
 use cutlet::element::Element;
@@ -34,8 +35,8 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// Returns the configuration for a number of outputs and inputs: a thread has 64 to 256 weights. `width`: the least number
-    /// of outputs.
+    /// Returns the configuration for a number of outputs and inputs: a thread has 64 to 256
+    /// weights. `width`: the least number of outputs.
     #[must_use]
     pub fn of([outputs, inputs]: [usize; 2], width: usize) -> Columns {
         let inputs = inputs.next_power_of_two().clamp(256, INPUTS);
@@ -76,8 +77,8 @@ pub trait OutputRows<T: Element>: Copy {
     /// Returns the sums of the products with inputs, as a column.
     fn sums(self, loaded: Self::Loaded, x: &Inputs, shape: [usize; 2]) -> Tile<f32, 2>;
 
-    /// Loads a tile of weights without their scales, and the scales of 128 inputs each, of shape (inputs / 128, outputs). None:
-    /// tensor cores do not multiply these weights.
+    /// Loads a tile of weights without their scales, and the scales of 128 inputs each, of shape
+    /// (inputs / 128, outputs). None: tensor cores do not multiply these weights.
     fn load_fragments(self, _at: [Scalar<i32>; 2], _shape: [usize; 2]) -> Option<(Tile<T, 2>, Tile<f32, 2>)> {
         None
     }
@@ -86,8 +87,8 @@ pub trait OutputRows<T: Element>: Copy {
     fn outputs(self) -> Scalar<i32>;
 }
 
-/// Returns the sums of products of groups of inputs. Eight adjacent elements, which a thread has, are added by fused
-/// multiply-add.
+/// Returns the sums of products of groups of inputs. Eight adjacent elements, which a thread has,
+/// are added by fused multiply-add.
 fn products(weights: Tile<f32, 2>, x: &Inputs, groups: usize) -> Tile<f32, 2> {
     let [n, k] = weights.shape();
     let weights: Inputs = weights.reshape([n, k / 8, 8]).unstack(2);
@@ -201,7 +202,8 @@ fn kernel<T: Number, O: Element, W: OutputRows<T>, E: Stage<f32>>(
     store(sums.reshape([1, n]));
 }
 
-/// Weights of [`Matmul::launch_vector`]: a view of shape (outputs, inputs), or packed weights in this order.
+/// Weights of [`Matmul::launch_vector`]: a view of shape (outputs, inputs), or packed weights in
+/// this order.
 pub trait VectorWeights<T: Number>: Argument<Kernel: OutputRows<T>> {
     /// Returns the number of outputs and inputs, and the least number of inputs of a tile.
     ///
@@ -210,8 +212,9 @@ pub trait VectorWeights<T: Number>: Argument<Kernel: OutputRows<T>> {
     #[track_caller]
     fn shape_and_group(&self) -> ct::Result<([usize; 2], usize)>;
 
-    /// Returns true if tensor cores multiply codes of the weights, and sums have the scales: 4 bits with groups of a multiple
-    /// of 128 inputs, of which there are 1024, 2048, 4096 or 8192, without zeros.
+    /// Returns true if tensor cores multiply codes of the weights, and sums have the scales: 4 bits
+    /// with groups of a multiple of 128 inputs, of which there are 1024, 2048, 4096 or 8192,
+    /// without zeros.
     fn has_fragments(&self) -> bool {
         false
     }
@@ -240,11 +243,13 @@ impl<T: Number, F: Narrow, S: Element> VectorWeights<T> for PackedWeights<'_, F,
     }
 }
 
-/// Warps of products on tensor cores. On an H100, 2048 outputs of 8192 inputs take 5.8 us with 8 warps and 7.1 us with 16.
+/// Warps of products on tensor cores. On an H100, 2048 outputs of 8192 inputs take 5.8 us with 8
+/// warps and 7.1 us with 16.
 const TENSOR_WARPS: u32 = 8;
 
-/// Returns the configuration of products of packed weights, by tensor cores for many weights: 3072 outputs of 2048 inputs take
-/// 3.0 us by multiply-add and 3.5 us by tensor cores, 16384 of them 12.0 and 10.0 us.
+/// Returns the configuration of products of packed weights, by tensor cores for many weights: 3072
+/// outputs of 2048 inputs take 3.0 us by multiply-add and 3.5 us by tensor cores, 16384 of them
+/// 12.0 and 10.0 us.
 fn of_packed([rows, outputs, inputs]: [usize; 3], width: usize) -> Columns {
     match rows == 1 && outputs * inputs < 1 << 23 {
         true => Columns::of([outputs, inputs], width),
@@ -253,8 +258,9 @@ fn of_packed([rows, outputs, inputs]: [usize; 3], width: usize) -> Columns {
 }
 
 impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
-    /// Queues the product of one row: y of shape (1, outputs) from x of shape (1, inputs), and weights of shape (outputs,
-    /// inputs) or packed ones in this order. `columns`: outputs of a tile block, by shape if none.
+    /// Queues the product of one row: y of shape (1, outputs) from x of shape (1, inputs), and
+    /// weights of shape (outputs, inputs) or packed ones in this order. `columns`: outputs of a
+    /// tile block, by shape if none.
     ///
     /// Products of up to 16 rows have weights for which [`VectorWeights::has_fragments`] is true.
     ///

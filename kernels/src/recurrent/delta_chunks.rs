@@ -2,12 +2,12 @@
 //!
 //! With the sums G of gates within a chunk of 64 steps, the products of steps i ≥ j are Σ k_ic k_jc
 //! e^(G_ic - G_jc). With a gate of each key channel, no exponent may be positive, so that nothing
-//! overflows. A pair of steps belongs to the level of the highest bit in which their numbers differ.
-//! A level has blocks of 2ⁿ steps: the row is in the second half of a block, the column in the first
-//! one. The exponents of both are relative to the last step of the first half. So each level is a
-//! product of matrices. The levels of blocks of up to 16 steps are products of the blocks of 16 steps
-//! along the diagonal, of which a mask keeps the pairs of the level. The two other levels are products
-//! of whole blocks below the diagonal, without masks.
+//! overflows. A pair of steps belongs to the level of the highest bit in which their numbers
+//! differ. A level has blocks of 2ⁿ steps: the row is in the second half of a block, the column in
+//! the first one. The exponents of both are relative to the last step of the first half. So each
+//! level is a product of matrices. The levels of blocks of up to 16 steps are products of the
+//! blocks of 16 steps along the diagonal, of which a mask keeps the pairs of the level. The two
+//! other levels are products of whole blocks below the diagonal, without masks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -65,8 +65,8 @@ pub fn level_decay(sums: Tile<f32, 2>, half: usize) -> Tile<f32, 2> {
     (-(sums - middle).abs()).exp2()
 }
 
-/// Returns the pairs of a level of blocks of 16 steps, of this shape: those below the diagonal. The rows
-/// have the steps of a block once or several times.
+/// Returns the pairs of a level of blocks of 16 steps, of this shape: those below the diagonal. The
+/// rows have the steps of a block once or several times.
 pub fn is_level(shape: [usize; 3], half: usize) -> Tile<bool, 3> {
     let [row, column] = [1, 2].map(|axis| ct::indices(shape, axis));
     let row = if shape[1] > BLOCK { row % BLOCK as i32 } else { row };
@@ -76,8 +76,9 @@ pub fn is_level(shape: [usize; 3], half: usize) -> Tile<bool, 3> {
 /// Steps of the blocks of the lower levels: the rows of an `mma` instruction.
 pub const BLOCK: usize = 16;
 
-/// The products of pairs of steps i > j: of queries with keys, and below them of keys with keys, for
-/// the pairs within blocks of 16 steps, those of such blocks within 32 steps, and the remaining ones.
+/// The products of pairs of steps i > j: of queries with keys, and below them of keys with keys,
+/// for the pairs within blocks of 16 steps, those of such blocks within 32 steps, and the remaining
+/// ones.
 type Blocks = (Tile<f32, 3>, Tile<f32, 3>, Tile<f32, 2>);
 
 fn no_products() -> Blocks {

@@ -1,17 +1,17 @@
 //! Gradients of the delta rules, by chunks.
 //!
 //! New values of a chunk are V' = T (β V - β e^G K S), with the state S before the chunk and the
-//! inverse T = (1 + A)⁻¹, where A has the products of keys below the diagonal times β. H is the
-//! gradient of the state behind the chunk.
+//! inverse T = (1 + A)⁻¹. A has the products of keys below the diagonal times β. H is the gradient
+//! of the state after the chunk.
 //!
 //! 1. The chunks are prepared again, and the states S and the new values V' are kept.
 //! 2. From the last chunk on: dV' = scale Pᵀ dO + (e^(last G - G) K) H with the scores P, and H ←
 //!    e^(last G) H + scale (e^G Q)ᵀ dO + Wᵀ dV', where W = -T (β e^G K).
 //! 3. All chunks are independent. With R = Tᵀ dV', the gradient of V is β R, that of A is -R V'ᵀ
 //!    below the diagonal, that of P is scale dO V'ᵀ, and that of β e^G K is -R Sᵀ.
-//! 4. Queries, and keys as rows, have e^G as a factor, keys as columns e^-G. So the gradient of G is
-//!    q · dq + k · (that of the row - that of the column). The last one also has the products of H
-//!    with the decayed state and with the added one. The sums of these from the end on are the
+//! 4. Queries, and keys as rows, have e^G as a factor, keys as columns e^-G. So the gradient of G
+//!    is q · dq + k · (that of the row - that of the column). The last one also has the products of
+//!    H with the decayed state and with the added one. The sums of these from the end on are the
 //!    gradients of the gates.
 
 use cutlet as ct;
@@ -82,7 +82,7 @@ fn states<T: Number>(
 /// Keys W, decayed queries and keys, and scores; decays.
 type Decayed<T> = ([Array<T, 4>; 4], Array<f32, 3>);
 
-/// Stores the gradients of the states behind each chunk and of the new values, of a part of the
+/// Stores the gradients of the states after each chunk and of the new values, of a part of the
 /// values of a head.
 fn state_gradients<T: Number>(
     ([w, queries, ends, scores], decays): Decayed<T>,
@@ -118,8 +118,8 @@ fn state_gradients<T: Number>(
     store_last(first, place, state);
 }
 
-/// Returns the gradients of queries, of keys as rows up to their rates, and of keys as columns, from
-/// those of the scores and of the triangle A.
+/// Returns the gradients of queries, of keys as rows up to their rates, and of keys as columns,
+/// from those of the scores and of the triangle A.
 fn of_products<T: Number>([q, k]: [Tile<T, 2>; 2], sums: Tile<f32, 2>, pairs: &Pairs<T>) -> [Tile<f32, 2>; 3] {
     let (rates, [scores, triangle]) = (pairs.rates, pairs.gradients);
     let [_, keys] = k.shape();
@@ -367,8 +367,9 @@ pub(super) fn queue_gradients<T: Number, const GATES: usize>(
         keys: keys.next_power_of_two().max(16),
         values: tile,
         parts: values.div_ceil(tile),
-        // On an H100, 4 x 4096 tokens of 32 heads of 128 channels: 2587 us with one gate of a head (parts of
-        // 64 channels: 2800 us), and 4764 us with gates of channels (parts of 32 channels: 5072 us).
+        // On an H100, 4 x 4096 tokens of 32 heads of 128 channels: 2587 us with one gate of a head
+        // (parts of 64 channels: 2800 us), and 4764 us with gates of channels (parts of 32
+        // channels: 5072 us).
         width: keys.next_power_of_two().clamp(16, if GATES == 3 { 256 } else { 64 }),
         by_channel: GATES == 4,
         group: heads / k.shape()[2],

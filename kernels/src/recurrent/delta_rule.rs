@@ -307,7 +307,7 @@ impl GatedDeltaRule {
     }
 
     /// Queues the gradients of the inputs of [`Self::chunks`]. `behind` has the gradients of the
-    /// results, and of the states behind the last token: zeros by default. `initial` has the states
+    /// results, and of the states after the last token: zeros by default. `initial` has the states
     /// before the first token.
     ///
     /// ```

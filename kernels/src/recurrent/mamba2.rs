@@ -101,7 +101,7 @@ pub(super) fn lengths<T: Number>(
     if softplus {
         lengths = lengths.softplus();
     }
-    // Steps behind the last token have no length.
+    // Steps after the last token have no length.
     let is_step = (at * STEPS as i32 + ct::indices([STEPS, 1], 0)).lt(sequence.tokens(dt));
     let lengths = is_step.select(lengths, 0.0);
     let place = (sequence.slot(at, chunks), heads, 0);

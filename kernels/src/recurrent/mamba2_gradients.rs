@@ -1,6 +1,6 @@
 //! Gradients of Mamba-2.
 //!
-//! The states S before each chunk are computed again. The gradients H of the states behind each
+//! The states S before each chunk are computed again. The gradients H of the states after each
 //! chunk are computed backward: H ← e^(last G) H + (e^G C)ᵀ dY, with the sums G of dt · a in a
 //! chunk. Then all chunks are independent:
 //!
@@ -9,7 +9,7 @@
 //!   Mᵀ C + dt e^(last G - G) X Hᵀ. The products with B and C follow the sum of M over heads.
 //! * Result i has e^(G_i) as a factor, and input j e^(-G_j): the gradient of G_i is C_i · dC_i -
 //!   dt_i X_i · dX'_i, where C_i · dC_i is the sum of row i of M ∘ C Bᵀ and of e^G dY ∘ C S. The
-//!   last one also has the product of H and of the state behind the chunk. The sums of these from
+//!   last one also has the product of H and of the state after the chunk. The sums of these from
 //!   the end on are the gradients of dt · a.
 //!
 //! Gradients of `b` and `c` have the sum over the heads of a group, by atomic additions in any
@@ -71,7 +71,7 @@ fn states<T: Number>(
     });
 }
 
-/// Stores the gradients of the states behind each chunk: (slot, head, state, channel).
+/// Stores the gradients of the states after each chunk: (slot, head, state, channel).
 fn state_gradients<T: Number>(
     (dy, c): (Tokens<T>, Tokens<T>),
     sums: Array<f32, 3>,
@@ -100,7 +100,7 @@ fn state_gradients<T: Number>(
 /// Results of [`backward`]: gradients of `x`, `dt`, `b` and `c`.
 type Results<T> = (TokensMut<T>, TokensMut<f32>, TokensMut<f32>, TokensMut<f32>);
 
-/// States before, and gradients of the states behind each chunk.
+/// States before, and gradients of the states after each chunk.
 type OfStates<T> = (Array<T, 4>, Array<T, 4>);
 
 /// Tokens, lengths and their sums, states, and `a` and `d`.

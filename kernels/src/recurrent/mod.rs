@@ -10,11 +10,11 @@
 //! | [`log_linear_attention`] | keys x values, for each level of tokens | of the head |
 //!
 //! Each has a function of whole sequences, which computes by chunks of steps, and one of single
-//! steps for decoding, which updates states in place and allocates nothing. Log-linear attention has
-//! no function of single steps. Sequences are arrays
-//! (batch, tokens, heads, channels). Those of the delta rules and of Mamba-2 may be packed: a batch
-//! of one, with the first token of each sequence ([`Packing`]). Logarithms of decays are natural.
-//! States are f32. Mamba-2 and the delta rules have gradients of whole sequences.
+//! steps for decoding, which updates states in place and allocates nothing. Log-linear attention
+//! has no function of single steps. Sequences are arrays (batch, tokens, heads, channels). Those of
+//! the delta rules and of Mamba-2 may be packed: a batch of one, with the first token of each
+//! sequence ([`Packing`]). Logarithms of decays are natural. States are f32. Mamba-2 and the delta
+//! rules have gradients of whole sequences.
 
 mod delta_chunks;
 mod delta_gradients;

@@ -106,7 +106,7 @@ fn scan_of_channels<T: Number>(
         if softplus {
             dt = dt.softplus();
         }
-        // Steps behind the last token have no length.
+        // Steps after the last token have no length.
         let is_step = (i * steps as i32 + ct::indices([steps, 1, 1], 0)).lt(count);
         let dt = is_step.select(dt, 0.0);
         let decay = (dt * rate.unsqueeze(0)).exp2();

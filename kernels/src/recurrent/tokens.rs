@@ -106,7 +106,7 @@ pub fn tokens_mut<'a, T: Element>(
 #[derive(Clone, Copy)]
 pub struct Sequence {
     pub number: Scalar<i32>,
-    /// The first token and the one behind the last, of packed sequences.
+    /// The first token and the one after the last, of packed sequences.
     bounds: Option<[Scalar<i32>; 2]>,
 }
 
@@ -140,7 +140,7 @@ impl Sequence {
         }
     }
 
-    /// Loads the tokens of a chunk of a head, with zeros behind the last token.
+    /// Loads the tokens of a chunk of a head, with zeros after the last token.
     pub fn load<T: Element>(
         self,
         tokens: Tokens<T>,

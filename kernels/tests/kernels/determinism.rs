@@ -1,7 +1,8 @@
-//! Bits of several launches: kernels without float atomics have one order of sums, whatever the schedule of the tile blocks.
+//! Bits of several launches: kernels without float atomics have one order of sums, independently of
+//! the schedule of the tile blocks.
 //!
-//! On a GPU the launches run beside products of another stream, which take multiprocessors from them. The orders of the
-//! interpreter are those of `properties`.
+//! On a GPU the launches run at the same time as products of another stream, which occupy a part of
+//! the multiprocessors. The orders of the interpreter are those of `properties`.
 
 use cutlet as ct;
 use cutlet::DeviceArray;
@@ -19,13 +20,13 @@ use crate::support::{device, random};
 /// Launches that are compared.
 const LAUNCHES: usize = 6;
 
-/// Operands and result of the products beside a launch.
+/// Operands and result of the products that run at the same time as a launch.
 fn operands() -> ct::Result<[DeviceArray<f16, 2>; 3]> {
     let n = if device().target().is_some() { 1024 } else { 16 };
     Ok([device().zeros([n, n])?, device().zeros([n, n])?, device().zeros([n, n])?])
 }
 
-/// Compares the bits of launches, each beside another amount of work.
+/// Compares the bits of launches, each with another amount of work at the same time.
 #[track_caller]
 fn repeats(launch: impl Fn() -> ct::Result<Vec<u64>>) -> ct::Result<()> {
     let (stream, [a, b, mut c]) = (device().stream()?, operands()?);

@@ -129,7 +129,7 @@ fn cholesky_of_no_positive_matrix() -> ct::Result<()> {
     Ok(())
 }
 
-/// `triangles`: numbers of triangles, as many as kernels to compile.
+/// `triangles`: numbers of triangles, one for each kernel to compile.
 fn solves<T: MatrixFloat>(count: usize, n: usize, columns: usize, triangles: &[u32]) {
     let stream = device().default_stream();
     let x = rounded::<T>(&uniform(3, count, n, columns));

@@ -1,5 +1,6 @@
-//! The table of promises of `kernels/README.md`, from one list. A test compares the list with the functions of the crate that
-//! launch kernels, and the table with the list: `cargo test -p cutlet-kernels --test kernels promises -- --ignored` writes it.
+//! The table of promises of `kernels/README.md`, from one list. A test compares the list with the
+//! functions of the crate that launch kernels, and the table with the list:
+//! `cargo test -p cutlet-kernels --test kernels promises -- --ignored` writes it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ enum Runs {
     Equal,
     /// One order of sums with an option.
     Option(&'static str),
-    /// The order of tile blocks decides, and what.
+    /// The order of tile blocks determines this result.
     No(&'static str),
 }
 

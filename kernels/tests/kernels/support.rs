@@ -38,7 +38,8 @@ impl Numbers {
     }
 }
 
-/// Returns an array of numbers from -scale to scale on the device, and their values as the element type has them.
+/// Returns an array of numbers from -scale to scale on the device, and their values as the element
+/// type has them.
 pub fn random<T: Element, const R: usize>(
     seed: u64,
     shape: [usize; R],
@@ -50,8 +51,8 @@ pub fn random<T: Element, const R: usize>(
     Ok((device().array(&values, shape)?, exact))
 }
 
-/// Panics at the first element that differs from its reference by more than `absolute + relative · |reference|`, or where
-/// one of both is no number.
+/// Panics at the first element that differs from its reference by more than
+/// `absolute + relative · |reference|`, or where one of both is no number.
 #[track_caller]
 pub fn close<T: Element, const R: usize>(result: &DeviceArray<T, R>, reference: &[f64], absolute: f64, relative: f64) {
     let result = result.to_vec().expect("the result");

@@ -1,5 +1,5 @@
-//! Times of a decoder of the shape of Llama-3.2-1B with seeded random weights: `cargo run --release -p cutlet-models --example
-//! llama -- [OPTION]...`.
+//! Times of a decoder of the shape of Llama-3.2-1B with seeded random weights:
+//! `cargo run --release -p cutlet-models --example llama -- [OPTION]...`.
 
 mod ranks;
 
@@ -160,7 +160,8 @@ const PARTS: [(Part, &str); 8] = [
 ];
 
 impl Run<'_> {
-    /// Work of a part for `rows` tokens. `ends`: rows of logits, `keys`: pairs of queries and keys, `cached`: keys from memory.
+    /// Work of a part for `rows` tokens. `ends`: rows of logits, `keys`: pairs of queries and keys,
+    /// `cached`: keys from memory.
     fn work(&self, part: Part, [rows, ends]: [usize; 2], [pairs, cached]: [f64; 2]) -> Work {
         let config = self.model.config();
         let layers = config.layers;
@@ -303,7 +304,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Prints the times of a kernel by configuration. Configurations that no kernel has are left out.
+    /// Prints the times of a kernel by configuration. Configurations that no kernel has are left
+    /// out.
     fn ranked<C>(&self, (name, work): (&str, Work), all: &[(String, C)], time: impl Fn(&C) -> Result<f64>) {
         let each = work.launches as f64;
         let measured = all.iter().filter_map(|(text, one)| Some((time(one).ok()? / each, text)));

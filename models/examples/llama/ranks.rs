@@ -1,4 +1,5 @@
-//! Times of the decoder on several devices beside one of them, by the clock of the host, and a comparison of the logits.
+//! Times of the decoder on several devices and on one of them, by the clock of the host, and a
+//! comparison of the logits.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,8 @@ const STEPS: usize = 32;
 const REPEATS: usize = 4;
 /// Tokens of prompts, which every vocabulary has.
 const TOKENS: usize = 4001;
-/// Passes of a comparison after the prefill, and the largest difference of logits, relative to the root of their mean square.
+/// Passes of a comparison after the prefill, and the largest difference of logits, relative to the
+/// root of their mean square.
 const COMPARED: usize = 4;
 const LIMIT: f64 = 0.05;
 

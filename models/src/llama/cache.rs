@@ -23,7 +23,7 @@ pub struct Cache<T> {
 }
 ct::impl_graph_resource!(impl<T: Element> Cache<T> { layers, table, lengths });
 
-/// Returns the page of tokens of a sequence: sequences that grow together take pages in turn.
+/// Returns the page of tokens of a sequence: sequences that grow together alternate in the pages.
 fn page(sequences: usize, sequence: usize, at: usize) -> usize {
     at * sequences + sequence
 }

@@ -2,7 +2,8 @@
 
 use std::f64::consts::PI;
 
-/// Rotary position embedding with the scaling of Llama 3: long wavelengths are multiplied by a factor, short ones are kept.
+/// Rotary position embedding with the scaling of Llama 3: long wavelengths are multiplied by a
+/// factor, short ones are kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     /// Base of the wavelengths.
@@ -71,7 +72,8 @@ impl Config {
         }
     }
 
-    /// Returns outputs and inputs of the products of a layer and of the vocabulary, in the order of [`Product`].
+    /// Returns outputs and inputs of the products of a layer and of the vocabulary, in the order of
+    /// [`Product`].
     #[must_use]
     pub fn products(&self) -> [[usize; 2]; 5] {
         let attended = self.heads * self.dim;

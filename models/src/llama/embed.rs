@@ -59,7 +59,7 @@ pub struct Step<'a> {
     pub table: DeviceView<'a, i32, 2>,
     /// Ids of the tokens of each sequence, of shape (sequences, tokens).
     pub history: DeviceViewMut<'a, i32, 2>,
-    /// Position of each row, and its row of the cache: -1 behind the last page.
+    /// Position of each row, and its row of the cache: -1 after the last page.
     pub rows: [DeviceViewMut<'a, i32, 1>; 2],
     /// Uniform numbers of the position and the row.
     pub draws: DeviceViewMut<'a, f32, 1>,
@@ -67,8 +67,8 @@ pub struct Step<'a> {
     pub seed: u64,
 }
 
-/// Queues the embeddings of tokens and the sums of squares of `group` adjacent elements, of shape (groups, tokens). In a step,
-/// positions and rows of the cache follow from the lengths.
+/// Queues the embeddings of tokens and the sums of squares of `group` adjacent elements, of shape
+/// (groups, tokens). In a step, positions and rows of the cache follow from the lengths.
 ///
 /// # Errors
 /// Those of the launch.
@@ -98,8 +98,8 @@ fn pick_kernel<T: Number>(
     y.store((row, 0), x * weight.load(0, [form.tile]).unsqueeze(0));
 }
 
-/// Queues the last rows of sequences times the weight of a norm, and the sums of squares of the rows. `starts` has the first
-/// row of each sequence, and the end of the last one.
+/// Queues the last rows of sequences times the weight of a norm, and the sums of squares of the
+/// rows. `starts` has the first row of each sequence, and the end of the last one.
 ///
 /// # Errors
 /// Those of the launch.

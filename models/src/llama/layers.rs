@@ -140,9 +140,10 @@ pub(super) fn product<'w>(plan: &Plan) -> Matmul<'w, Same, Plain> {
     }
 }
 
-/// Returns the configuration of a product of 33 to 64 rows with few outputs, of up to 2048 inputs. On an H100 with 64 rows of 2048
-/// inputs, 3072 outputs take 6.9 us in tiles of 32 outputs, 8.0 us in tiles of 64. Sums of squares need tiles of 64: 2048
-/// outputs take 6.3 us by pairs of tile blocks, 7.1 us in two parts.
+/// Returns the configuration of a product of 33 to 64 rows with few outputs, of up to 2048 inputs.
+/// On an H100 with 64 rows of 2048 inputs, 3072 outputs take 6.9 us in tiles of 32 outputs, 8.0 us
+/// in tiles of 64. Sums of squares need tiles of 64: 2048 outputs take 6.3 us by pairs of tile
+/// blocks, 7.1 us in two parts.
 fn few_outputs(which: Product) -> Configuration {
     match which {
         Product::Qkv => Configuration::new([64, 32, 128]).share(Share::Tiles),
@@ -150,21 +151,22 @@ fn few_outputs(which: Product) -> Configuration {
     }
 }
 
-/// Returns the configuration of a product of up to 64 rows. Half of the multiprocessors have a part of 1024 or 2048 inputs: more
-/// parts take longer to add. On an H100 with 64 rows, 3072 outputs of 2048 inputs take 8.0 us in 48 tile blocks, 9.6 us in 96.
+/// Returns the configuration of a product of up to 64 rows. Half of the multiprocessors have a part
+/// of 1024 or 2048 inputs: more parts take longer to add. On an H100 with 64 rows, 3072 outputs of
+/// 2048 inputs take 8.0 us in 48 tile blocks, 9.6 us in 96.
 fn few_rows([rows, outputs, inputs]: [usize; 3], stream: &Stream) -> Configuration {
     let tile = [rows.next_power_of_two().max(16), 64, if rows <= 32 { 128 } else { 64 }];
     let (tiles, all) = (outputs.div_ceil(tile[1]), stream.device().num_multiprocessors());
     let parts = if inputs > 4096 { all } else { all / 2 } / tiles;
     let parts = (1 << parts.max(1).ilog2()).min(inputs / 256).max(1);
     let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
-    // A second tile block takes turns with the first one, where tiles are more than multiprocessors.
+    // Two tile blocks on a multiprocessor alternate if there are more tiles than multiprocessors.
     let occupancy = if tiles > all && tiles <= 2 * all { 2 } else { 1 };
     Configuration { turned: true, occupancy, ..Configuration::new(tile).share(share) }
 }
 
-/// Returns the configuration of a product of up to 16 rows with packed weights, which threads convert: four tile blocks of a
-/// multiprocessor.
+/// Returns the configuration of a product of up to 16 rows with packed weights, which threads
+/// convert: four tile blocks of a multiprocessor.
 fn few_packed([rows, outputs, inputs]: [usize; 3]) -> Configuration {
     let parts = if outputs >= 8192 { 1 } else { 8.min(inputs / 256).max(1) };
     let share = if parts > 1 { Share::Split(parts) } else { Share::Tiles };
@@ -189,7 +191,8 @@ fn configuration(
         Kind::Plain if (33..=64).contains(&rows) && outputs <= 4096 && inputs <= 2048 => Some(few_outputs(which)),
         Kind::Plain if rows <= 64 => Some(few_rows(extents, stream)),
         Kind::Packed if (2..=16).contains(&rows) => Some(few_packed(extents)),
-        // Many terms: 160 us for 4096 rows, 2048 outputs and 8192 inputs on an H100, 191 us by tiles of 128 x 192.
+        // Many terms: 160 us for 4096 rows, 2048 outputs and 8192 inputs on an H100, 191 us by
+        // tiles of 128 x 192.
         Kind::Plain if rows >= 1024 && inputs >= 4 * outputs => {
             let tile = Configuration::new([128, 256, 64]).share(Share::Persistent);
             Some(Configuration { cluster: 2, ..tile })
@@ -198,8 +201,9 @@ fn configuration(
     }
 }
 
-/// Returns the outputs and warps of tile blocks for packed weights of few outputs with 2 to 16 rows. On an H100 with 16 rows, queries,
-/// keys and values of 2048 inputs take 6.1 us by fragments in registers, 8.7 us by tiles in shared memory.
+/// Returns the outputs and warps of tile blocks for packed weights of few outputs with 2 to 16
+/// rows. On an H100 with 16 rows, queries, keys and values of 2048 inputs take 6.1 us by fragments
+/// in registers, 8.7 us by tiles in shared memory.
 fn columns_of(rows: usize, which: Product, stream: &Stream) -> Option<Columns> {
     let is_fast = stream.device().target().is_some_and(|target| target.accelerated);
     let has_few_outputs = matches!(which, Product::Qkv | Product::Out);

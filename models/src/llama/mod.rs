@@ -1,9 +1,11 @@
-//! A decoder of the shape of Llama 3 (Grattafiori et al., 2024): grouped queries, rotary position embedding, SwiGLU, RMS norm,
-//! embeddings that are also the weights of the logits, and a paged cache.
+//! A decoder of the shape of Llama 3 (Grattafiori et al., 2024): grouped queries, rotary position
+//! embedding, SwiGLU, RMS norm, embeddings that are also the weights of the logits, and a paged
+//! cache.
 //!
-//! A layer has five kernels, whose epilogues contain norms, rotation, residuals and the store of keys and values. A decode
-//! step has 5 · layers + 3 kernels and no allocation: it is one graph of launches. The chosen tokens are the input of the next
-//! step, so that steps follow one another without the host.
+//! A layer has five kernels, whose epilogues contain norms, rotation, residuals and the store of
+//! keys and values. A decode step has 5 · layers + 3 kernels and no allocation: it is one graph of
+//! launches. The chosen tokens are the input of the next step, so that steps follow one another
+//! without the host.
 //!
 //! | file | |
 //! |---|---|
@@ -147,7 +149,8 @@ impl<T: Real> Llama<T> {
         &self.words
     }
 
-    /// Returns the weights of the logits: the embeddings of all tokens, or the packed numbers of the part.
+    /// Returns the weights of the logits: the embeddings of all tokens, or the packed numbers of
+    /// the part.
     #[must_use]
     pub fn head(&self) -> &Weight<T> {
         self.head.as_ref().unwrap_or(&self.words)

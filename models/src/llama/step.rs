@@ -75,7 +75,8 @@ impl<T: Real> Decoding<T> {
             tokens: device.zeros([sequences])?,
         };
         let queries = [sequences, config.heads, config.dim];
-        // Few sequences: 128 keys of a part, as long as each part has a multiprocessor. A power of two has less to add.
+        // Few sequences: 128 keys of a part, as long as each part has a multiprocessor. A power of
+        // two has less to add.
         let blocks = (sequences * config.key_heads).max(1);
         let parts = (capacity / 128).min(device.num_multiprocessors() / blocks);
         let parts = 1 << parts.max(1).ilog2();
@@ -135,7 +136,8 @@ impl<T: Real> Decoding<T> {
     /// Those of [`Llama::step`].
     pub fn graph<'m>(mut self, model: &'m Llama<T>, plan: Plan) -> ct::Result<Graph<'m, (&'m Llama<T>, Decoding<T>)>> {
         let stream = model.device().default_stream();
-        // Workspaces grow and kernels are compiled outside of the record. Its tokens are those of the next step.
+        // Workspaces grow and kernels are compiled outside of the record. Its tokens are those of
+        // the next step.
         let (lengths, tokens) = (self.cache.lengths.to_vec()?, self.chosen.tokens.to_vec()?);
         model.step(&stream, &mut self, &plan)?;
         self.cache.set_lengths(&lengths)?;
@@ -148,7 +150,8 @@ impl<T: Real> Prompts<T> {
     /// Copies the tokens of the sequences of `decoding` to the device.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for another number of sequences, for an empty sequence, and for more tokens than the cache has.
+    /// [`ct::Error::Argument`] for another number of sequences, for an empty sequence, and for more
+    /// tokens than the cache has.
     #[track_caller]
     pub fn new(model: &Llama<T>, decoding: &Decoding<T>, sequences: &[Vec<i32>]) -> ct::Result<Prompts<T>> {
         let (device, [count, capacity]) = (model.device(), decoding.cache.shape());
@@ -183,8 +186,8 @@ impl<T: Real> Prompts<T> {
 }
 
 impl<T: Real> Llama<T> {
-    /// Queues the prefill of sequences from their first token on, and the choice of the next tokens. Its kernels are long: each
-    /// starts after the preceding one.
+    /// Queues the prefill of sequences from their first token on, and the choice of the next
+    /// tokens. Its kernels are long: each starts after the preceding one.
     ///
     /// # Errors
     /// Those of the launches.
@@ -229,8 +232,8 @@ impl<T: Real> Llama<T> {
         pick(stream, x, starts.view(), (ends.0.view_mut(), ends.1.view_mut()))
     }
 
-    /// Queues a decode step: the chosen tokens of the previous pass are appended to their sequences, and the next ones are
-    /// chosen. No memory is allocated after the first step.
+    /// Queues a decode step: the chosen tokens of the previous pass are appended to their
+    /// sequences, and the next ones are chosen. No memory is allocated after the first step.
     ///
     /// # Errors
     /// Those of the launches.

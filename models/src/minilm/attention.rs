@@ -1,5 +1,5 @@
-//! Attention over the tokens of each sentence, with online softmax (Milakov and Gimelshein, 2018). A block has a tile of queries
-//! of one head. Keys past the end of a sentence have no weight.
+//! Attention over the tokens of each sentence, with online softmax (Milakov and Gimelshein, 2018).
+//! A block has a tile of queries of one head. Keys past the end of a sentence have no weight.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -33,7 +33,8 @@ fn kernel<T: Number>(
     y.store((sentence, tile, head, 0), (acc / sum).cast::<T>().reshape([1, m, 1, dim]));
 }
 
-/// Queues softmax(Q Kᵀ / √dim) V for each head of each sentence. `lengths` are the numbers of tokens, from 1 on.
+/// Queues softmax(Q Kᵀ / √dim) V for each head of each sentence. `lengths` are the numbers of
+/// tokens, from 1 on.
 ///
 /// `qkv` is of shape (sentences, tokens, 3, heads, dim), `y` of (sentences, tokens, heads, dim).
 ///

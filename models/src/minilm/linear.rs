@@ -1,4 +1,5 @@
-//! Product of a layer: x · weightᵀ + bias, with GELU or a residual. A block has one tile of the result.
+//! Product of a layer: x · weightᵀ + bias, with GELU or a residual. A block has one tile of the
+//! result.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -45,7 +46,8 @@ fn kernel<T: Number>(
     y.store((i, j), sum.cast::<T>());
 }
 
-/// Returns the tile of a product. Tiles are smaller if the product has fewer large ones than the device multiprocessors.
+/// Returns the tile of a product. Tiles are smaller if the product has fewer large ones than the
+/// device multiprocessors.
 fn tile<T>(stream: &Stream, [rows, columns]: [usize; 2]) -> [usize; 3] {
     let blocks = |m: usize, n: usize| rows.div_ceil(m) * columns.div_ceil(n);
     match size_of::<T>() {
@@ -59,7 +61,8 @@ fn tile<T>(stream: &Stream, [rows, columns]: [usize; 2]) -> [usize; 3] {
 
 /// Queues a product with its epilogue.
 ///
-/// `x` is of shape (rows, inputs), `weight` of (outputs, inputs), `bias` of (outputs), `y` of (rows, outputs).
+/// `x` is of shape (rows, inputs), `weight` of (outputs, inputs), `bias` of (outputs), `y` of
+/// (rows, outputs).
 ///
 /// # Errors
 /// Those of the launch.

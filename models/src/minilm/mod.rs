@@ -1,8 +1,9 @@
-//! Sentence embeddings by BERT's layers (Devlin et al., 2018; MiniLM: Wang et al., 2020; Sentence-BERT: Reimers and
-//! Gurevych, 2019).
+//! Sentence embeddings by BERT's layers (Devlin et al., 2018; MiniLM: Wang et al., 2020;
+//! Sentence-BERT: Reimers and Gurevych, 2019).
 //!
-//! A layer has five kernels: the product of queries, keys and values, attention with a padding mask, and three products. The
-//! products have bias and GELU, or bias and residual, as epilogue. A layer norm follows two of them.
+//! A layer has five kernels: the product of queries, keys and values, attention with a padding
+//! mask, and three products. The products have bias and GELU, or bias and residual, as epilogue. A
+//! layer norm follows two of them.
 //!
 //! | kernel | file |
 //! |---|---|
@@ -104,8 +105,8 @@ impl Batch {
     }
 }
 
-/// Activations of a batch: input and output of a layer; a sum before its layer norm; queries, keys and values; the result of
-/// attention; the wide activations. A graph can hold them.
+/// Activations of a batch: input and output of a layer; a sum before its layer norm; queries, keys
+/// and values; the result of attention; the wide activations. A graph can hold them.
 pub type Activations<T> =
     (DeviceArray<T, 2>, DeviceArray<T, 2>, DeviceArray<T, 2>, DeviceArray<T, 2>, DeviceArray<T, 2>);
 
@@ -124,8 +125,8 @@ fn norm<T: Number>(
 impl<T: Number> MiniLm<T> {
     /// Copies the weights of a model to a device.
     ///
-    /// `tensors` is a file of safetensors with the names of BERT's tensors (f32 or f16), `config` the file `config.json` of
-    /// the model.
+    /// `tensors` is a file of safetensors with the names of BERT's tensors (f32 or f16), `config`
+    /// the file `config.json` of the model.
     ///
     /// # Errors
     /// A tensor is missing, or has another shape than the configuration states.
@@ -194,7 +195,8 @@ impl<T: Number> MiniLm<T> {
         Ok((scratch(width)?, scratch(width)?, scratch(3 * width)?, scratch(width)?, scratch(inner)?))
     }
 
-    /// Queues the embeddings of a batch: a row of length 1 for each sentence. No memory is allocated.
+    /// Queues the embeddings of a batch: a row of length 1 for each sentence. No memory is
+    /// allocated.
     ///
     /// # Errors
     /// Those of the launches.

@@ -21,7 +21,8 @@ fn kernel<T: Number>(x: Array<T, 3>, lengths: Array<i32, 1>, y: ArrayMut<f32, 2>
     y.store((sentence, 0), mean / norm);
 }
 
-/// Queues the embeddings of sentences whose tokens are rows of `x`. `lengths` are the numbers of tokens, from 1 on.
+/// Queues the embeddings of sentences whose tokens are rows of `x`. `lengths` are the numbers of
+/// tokens, from 1 on.
 ///
 /// `x` is of shape (sentences, tokens, width), `y` of (sentences, width).
 ///

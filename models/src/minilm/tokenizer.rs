@@ -1,5 +1,6 @@
-//! WordPiece (Schuster and Nakajima, 2012) as BERT has it: text without accents and in lower case, split at blanks and
-//! punctuation, and each word split into the longest pieces of a vocabulary from left to right.
+//! WordPiece (Schuster and Nakajima, 2012) as BERT has it: text without accents and in lower case,
+//! split at blanks and punctuation, and each word split into the longest pieces of a vocabulary
+//! from left to right.
 
 use std::collections::HashMap;
 
@@ -17,7 +18,8 @@ pub struct Tokenizer {
     end: u32,
 }
 
-/// Returns true if a character is a word of its own: ASCII other than letters and digits, or Unicode punctuation.
+/// Returns true if a character is a word of its own: ASCII other than letters and digits, or
+/// Unicode punctuation.
 fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || c.general_category_group() == GeneralCategoryGroup::Punctuation
 }
@@ -44,7 +46,8 @@ impl Tokenizer {
         Ok(Tokenizer { unknown: id("[UNK]")?, begin: id("[CLS]")?, end: id("[SEP]")?, ids })
     }
 
-    /// Returns the ids of a sentence, at most `longest` of them. The first one is `[CLS]`, the last one `[SEP]`.
+    /// Returns the ids of a sentence, at most `longest` of them. The first one is `[CLS]`, the last
+    /// one `[SEP]`.
     pub fn encode(&self, text: &str, longest: usize) -> Vec<u32> {
         let mut ids = vec![self.begin];
         for word in words(text) {

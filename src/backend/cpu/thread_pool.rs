@@ -27,7 +27,7 @@ const MAX_REINFORCEMENTS: usize = 4096;
 
 /// Threads that execute one work.
 #[derive(Default)]
-struct Team {
+struct WorkerGroup {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -42,7 +42,7 @@ struct State {
     panic: Option<Box<dyn Any + Send>>,
 }
 
-impl Team {
+impl WorkerGroup {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,9 +67,9 @@ impl Team {
         state.helpers += 1;
         state.reinforcements += 1;
         drop(state);
-        let (team, shared) = (self.clone(), work.clone());
+        let (group, shared) = (self.clone(), work.clone());
         let thread = std::thread::Builder::new().name("cutlet cpu waits".into());
-        if thread.spawn(move || team.helping(&shared)).is_err() {
+        if thread.spawn(move || group.helping(&shared)).is_err() {
             self.state().helpers -= 1;
             self.changed.notify_all();
         }
@@ -97,18 +97,18 @@ impl Team {
 /// Executes the work on this thread and at most `helpers` others. Returns after all of it is
 /// complete.
 pub(super) fn run(work: &Arc<impl Shared>, helpers: usize) {
-    let team = Arc::new(Team::default());
+    let group = Arc::new(WorkerGroup::default());
     if helpers > 0
         && let Some(pool) = pool()
     {
         for _ in 0..helpers.min(pool.current_num_threads() - 1) {
-            let (team, work) = (team.clone(), work.clone());
-            pool.spawn(move || team.help(&work));
+            let (group, work) = (group.clone(), work.clone());
+            pool.spawn(move || group.help(&work));
         }
     }
-    let own = catch_unwind(AssertUnwindSafe(|| work.work(&|| team.reinforce(work))));
+    let own = catch_unwind(AssertUnwindSafe(|| work.work(&|| group.reinforce(work))));
     // After a panic, too, no helper may still use the caller's borrows.
-    if let Some(panic) = own.err().or(team.close()) {
+    if let Some(panic) = own.err().or(group.close()) {
         resume_unwind(panic);
     }
 }
@@ -168,12 +168,12 @@ mod tests {
     }
 
     /// Work whose parts wait until all have started.
-    struct Meeting {
+    struct StartBarrier {
         begun: AtomicUsize,
         count: usize,
     }
 
-    impl Shared for Meeting {
+    impl Shared for StartBarrier {
         fn work(&self, reinforce: &dyn Fn()) {
             while self.begun.load(SeqCst) < self.count {
                 if self.begun.fetch_add(1, SeqCst) >= self.count {
@@ -190,14 +190,14 @@ mod tests {
     #[test]
     fn parts_that_wait_do_not_starve_others() {
         for count in [1, 2, 40] {
-            let work = Arc::new(Meeting { begun: AtomicUsize::new(0), count });
+            let work = Arc::new(StartBarrier { begun: AtomicUsize::new(0), count });
             run(&work, 1);
             assert!(work.begun.load(SeqCst) >= count);
         }
     }
 
     #[test]
-    fn panics_come_back_and_leave_the_threads() {
+    fn panics_are_propagated_without_loss_of_threads() {
         for _ in 0..20 {
             let work = parts(30, 7);
             assert!(catch_unwind(AssertUnwindSafe(|| run(&work, 3))).is_err());

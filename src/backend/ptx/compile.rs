@@ -2,7 +2,7 @@
 //!
 //! [`compile`] and the functions for tools and tests run the same stages:
 //! 1. `prepare`: ops without instructions are expanded;
-//! 2. `Strategy::candidates`: the ways to plan the kernel, the preferred one first;
+//! 2. `Strategy::candidates`: the strategies for planning the kernel, the preferred one first;
 //! 3. `plan`: data partitions, extents in powers of two, plan search, layouts; schedule, and its
 //!    verification in debug builds;
 //! 4. `lower`: instructions, text.
@@ -75,8 +75,8 @@ fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) ->
     })
 }
 
-/// Shows `look` the plan that [`compile`] generates code from, with the properties of a launch, to
-/// be costed. No code is made.
+/// Calls `inspect` with the plan from which [`compile`] generates code, with the properties of a
+/// launch, to be costed. No code is made.
 ///
 /// # Errors
 /// Those of [`compile`] that a plan has.
@@ -85,7 +85,7 @@ pub(crate) fn with_plan<T>(
     target: Target,
     options: &CompileOptions,
     launched: LaunchInfo<'_>,
-    look: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
+    inspect: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
     let accepted = first_accepted(&prepare(module, options), target, options, &mut |plan| {
         let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
@@ -94,7 +94,7 @@ pub(crate) fn with_plan<T>(
             return Err(kernel.errors);
         }
         let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
-        Ok(look(&CostInput { context, body, schedule, blocks, launched }))
+        Ok(inspect(&CostInput { context, body, schedule, blocks, launched }))
     });
     accepted.map(|accepted| accepted.result)
 }
@@ -107,12 +107,12 @@ pub(crate) struct Scheduled<'a> {
     /// Its entry.
     pub body: crate::ir::BlockId,
     pub schedule: &'a Schedule,
-    /// The maps that it takes.
+    /// Tensor maps that the kernel receives.
     pub maps: Vec<TensorMap>,
 }
 
-/// Shows `look` the schedule that [`compile`] generates code from. Inline PTX keeps its semantics,
-/// and is not put in place of other ops: the module says what the steps do.
+/// Calls `inspect` with the schedule from which [`compile`] generates code. Inline PTX does not
+/// replace other ops, so that the module defines the semantics of the steps.
 ///
 /// # Errors
 /// As [`compile`].
@@ -121,7 +121,7 @@ pub(crate) fn with_schedule<T>(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    look: &mut dyn FnMut(&Scheduled<'_>) -> T,
+    inspect: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
     let accepted = first_accepted(&module, target, options, &mut |plan| {
@@ -132,7 +132,7 @@ pub(crate) fn with_schedule<T>(
             return Err(lowering.problems().to_vec());
         }
         let (context, maps) = (lowering.context(), lowering.maps());
-        Ok(look(&Scheduled { context, body, schedule: lowering.schedule(), maps }))
+        Ok(inspect(&Scheduled { context, body, schedule: lowering.schedule(), maps }))
     });
     accepted.map(|accepted| accepted.result)
 }
@@ -172,7 +172,7 @@ fn or_same(module: Cow<'_, Module>, pass: impl FnOnce(&Module) -> Option<Module>
     pass(&module).map_or(module, Cow::Owned)
 }
 
-/// One way to plan a kernel.
+/// Strategy for planning a kernel.
 #[derive(Clone, Copy, Debug)]
 struct Strategy {
     /// Consumer groups that each compute a share of the rows of a tile.

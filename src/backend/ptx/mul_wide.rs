@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_apart_is_there_when_it_is_read() {
+    fn split_values_are_defined_before_their_use() {
         let mut b = Builder::new(Target::SM_90A, "k", 128);
         let x = b.special(Special::TidX);
         let high = b.mul_hi(Ty::U32, x, 12345);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_that_free_their_factor_may_be_far_apart() {
+    fn halves_that_free_their_factor_may_be_distant() {
         let freed = |b: &mut Builder, x: Operand| {
             let factor = b.add(Ty::U32, x, 1);
             b.mul_hi(Ty::U32, factor, 3);

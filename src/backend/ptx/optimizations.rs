@@ -51,7 +51,7 @@ registry! {
     SinkLoads, "sink_loads", "compile", "Loads after loops that do not use them.";
     HoistFactor, "hoist_factor", "compile", "Factors after the maxima of products.";
     SelectToBranch, "select_to_branch", "compile", "Masks in the iterations that need them.";
-    Persistent, "persistent", "../../launch/compile/ptx", "CTAs that compute several tile blocks in turn.";
+    Persistent, "persistent", "../../launch/compile/ptx", "CTAs that compute several tile blocks one after another.";
     PlanSearch, "plan_search", "plan/plan_search", "Selection of the number of warps and of TMA by the cost model.";
     DataPartition, "data_partition", "plan/num_warps", "Division of the rows of a tile among consumer groups.";
     // Softmax of rows of 65,536 f32: 268 bytes of spill stores without it.
@@ -88,7 +88,7 @@ registry! {
     MmaGroups, "mma_groups", "schedule/analysis/kernel_info", "Several MMAs under one commit.";
     WideMma, "wide_mma", "schedule/pipeline/mma_groups", "One MMA instruction for adjacent right operands.";
     MmaCarry, "mma_carry", "schedule/pipeline/mma_carry", "MMAs in flight across a back edge.";
-    MmaBesideBranch, "mma_beside_branch", "schedule/pipeline/mma_carry", "MMAs in flight beside a branch without side effects.";
+    MmaAcrossBranch, "mma_across_branch", "schedule/pipeline/mma_carry", "MMAs in flight across a branch without side effects.";
     SinkMmaWaits, "sink_mma_waits", "schedule/pipeline/mma_waits", "MMA waits inside the step with the first use.";
     MmaOverlap, "mma_overlap", "schedule/pipeline/mma_overlap", "A part of the work on one MMA before the wait for the next.";
     TryWait, "try_wait", "schedule/pipeline/try_wait", "The test of the next stage during the work on MMAs.";

@@ -18,8 +18,8 @@ fn find() -> Option<PathBuf> {
     works.then(|| "ptxas".into())
 }
 
-/// Assembles a module and gives ptxas' remarks; `None`, with a printed line, when there is no
-/// ptxas.
+/// Assembles a module and returns the remarks of ptxas; `None`, with a printed line, when there is
+/// no ptxas.
 ///
 /// # Panics
 /// When ptxas refuses the text: with its messages and the lines that they are about.
@@ -27,7 +27,7 @@ pub(crate) fn assemble(target: Target, text: &str) -> Option<String> {
     assembled(target, text, &["-v"]).map(|(log, _)| log)
 }
 
-/// Assembles a module with lines, and gives its machine code.
+/// Assembles a module with lines, and returns its machine code.
 ///
 /// # Panics
 /// As [`assemble`].

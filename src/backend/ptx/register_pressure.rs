@@ -3,7 +3,7 @@
 //!
 //! Liveness analysis over the finished instructions: the largest number of 32-bit registers that
 //! are live at one point, in the order of the text. ptxas reorders instructions and has
-//! temporaries, so the number is an estimate, usually from above. Without a bound ptxas spends
+//! temporaries. The number is an estimate, usually from above. Without a bound ptxas spends
 //! registers on loads that it moves up, and fewer CTAs are resident to hide latency.
 
 use rustc_hash::FxHashMap;
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_live_where_ptxas_calls_a_routine_leaves_room_for_it() {
+    fn live_values_at_a_call_leave_registers_for_it() {
         // During the routine, the quotient and the two others are live; without one, the maximum is
         // before it.
         for (mods, most) in [(FloatMods::RN, 3 + CALL_REGISTERS), (FloatMods::APPROX, 4)] {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_loop_carries_lives_all_the_way_round() {
+    fn carried_values_are_live_in_the_whole_loop() {
         let (mut b, base) = kernel();
         let count = b.copy(0, RegClass::B32);
         let carried = b.fresh(RegClass::F32);

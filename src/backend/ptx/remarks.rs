@@ -122,7 +122,7 @@ pub struct CodeRemarks {
     /// The tile with the most registers per thread.
     largest: Option<Largest>,
     /// Threads load a tile in a loop body with an MMA.
-    pub(crate) has_loads_beside_mmas: bool,
+    pub(crate) has_loads_in_mma_loops: bool,
 }
 
 /// A tile and its registers per thread.

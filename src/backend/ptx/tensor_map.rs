@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_come_from_the_parameter_words() {
+    fn numbers_are_read_from_the_parameter_words() {
         let map = matrix();
         // Bits above the width of a parameter are ignored.
         let resolved = map.resolve(&[0x7000, 100 | 1 << 40, 72, 80]).unwrap();

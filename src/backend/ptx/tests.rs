@@ -255,7 +255,7 @@ fn indices_of_other_widths_keep_their_values() {
 }
 
 #[test]
-fn transposition_goes_through_shared_memory() {
+fn transposition_uses_shared_memory() {
     let mut k = Kernel::new("transpose");
     let (a, c) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
     let ids = k.bids();

@@ -65,7 +65,7 @@ impl<'a> Block<'a> {
     /// Returns the partitions that can make progress, and the conditions that the others wait for.
     ///
     /// # Errors
-    /// A condition that can never be met.
+    /// A condition that can never become true.
     pub fn ready(&self) -> Result<(Vec<usize>, Vec<String>), Fault> {
         let (mut ready, mut waiting) = (Vec::new(), Vec::new());
         for (number, partition) in self.partitions.iter().enumerate().filter(|(_, partition)| !partition.is_done()) {

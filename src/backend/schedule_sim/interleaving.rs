@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_order() {
+    fn the_same_seed_has_the_same_order() {
         let run = |seed| {
             let mut order = Order::new(seed, 2);
             (0..200).map(|i| order.next(&[0, 1], i % 5)).collect::<Vec<_>>()

@@ -15,7 +15,7 @@
 //! bit.
 //!
 //! [`ScheduleSimulator::explore`] tries all interleavings of a small kernel, and some of a larger
-//! one. Its result says which.
+//! one. Its result names it.
 //!
 //! * `explore`: search over all interleavings;
 //! * `block`: scheduling of the partitions of a CTA, by `interleaving`;

@@ -47,7 +47,7 @@ fn each(mut kernels: Kernels, mut look: impl FnMut(&str, &KernelInfo<'_>, BlockI
 }
 
 #[test]
-fn schedules_do_what_their_kernels_do() {
+fn schedules_equal_their_kernels() {
     let (mut count, mut streamed) = (0, 0);
     let mut failed = Vec::new();
     let sample = kernels().into_iter().step_by(every(15)).collect();
@@ -69,7 +69,7 @@ fn schedules_do_what_their_kernels_do() {
 
 /// For each optimization the schedule of a kernel whose code it changes.
 #[test]
-fn schedules_without_an_optimization_do_what_their_kernels_do() {
+fn schedules_without_an_optimization_equal_their_kernels() {
     let (all, mut kernels) = (optimizations::all(), Kernels::new());
     for &(optimization, name) in optimizations::CHANGED.iter().step_by(every(20)) {
         let (name, module, options) = all.iter().find(|(kernel, ..)| kernel == name).unwrap();
@@ -91,7 +91,7 @@ fn schedules_without_an_optimization_do_what_their_kernels_do() {
 }
 
 #[test]
-fn bands_do_together_what_the_whole_kernel_does() {
+fn data_partitions_together_equal_the_whole_kernel() {
     let mut plain = matmul(DType::F16, DType::F32, [192, 64, 32]);
     let mut whole = data_partition::whole(192);
     for module in [&mut plain, &mut whole] {
@@ -111,7 +111,7 @@ fn bands_do_together_what_the_whole_kernel_does() {
 }
 
 /// Returns schedules without one order wait or order arrive each.
-fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
+fn without_order_barriers(schedule: &Schedule) -> Vec<Schedule> {
     let mut all = Vec::new();
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
@@ -126,7 +126,7 @@ fn without_turns(schedule: &Schedule) -> Vec<Schedule> {
 }
 
 #[test]
-fn groups_go_for_themselves_and_their_turns_are_noticed() {
+fn groups_execute_separately_in_their_order() {
     let mut changes = 0;
     each(mma_order::kernels(), |name, info, body, schedule, launch| {
         assert_eq!(schedule.has_named_order_barriers(), name.ends_with("sm_90a"), "{name}");
@@ -135,7 +135,7 @@ fn groups_go_for_themselves_and_their_turns_are_noticed() {
         }
         assert_eq!(warp_groups::count(info, body, schedule), 2, "{name}");
         run(info, body, schedule, launch, &ORDERS).unwrap();
-        for mutant in without_turns(schedule) {
+        for mutant in without_order_barriers(schedule) {
             changes += 1;
             run(info, body, &mutant, launch, &ORDERS).unwrap_err();
         }
@@ -150,19 +150,18 @@ const ONLY_THE_CHECKER_SEES: &[&str] = &[
     "a panel has other rows",
     "a stage is kept longer",
     "a stage is too small",
-    "a strip gives what only stands inside",
+    "an inner tile is a live-out",
     "a tile that is fetched is loaded",
     "a wait is done twice",
     "branches are called quiet",
     "more stages than fit",
     "pieces are larger than the tile",
     "pieces are of three slots",
-    "threads do not meet at the head",
+    "no barrier at the head",
 ];
 
 /// Mutations with one instance for each step.
-const MANY: &[&str] =
-    &["a step is dropped", "a step is done twice", "a step comes after what needs it", "nothing is done"];
+const MANY: &[&str] = &["a step is dropped", "a step is done twice", "a step follows its use", "nothing is done"];
 
 #[test]
 fn changed_schedules_do_something_else() {
@@ -203,14 +202,11 @@ fn changed_schedules_do_something_else() {
 
 /// Mutations that cause races between threads of one partition in shared memory. The order of
 /// accesses to arrays by barriers is checked by the verifier alone.
-const OF_THREADS: &[&str] = &[
-    "a meeting is left out",
-    "a meeting, or what comes before it, is too late",
-    "a place is read that nobody has written",
-];
+const OF_THREADS: &[&str] =
+    &["a barrier is left out", "a barrier, or a step before it, is too late", "an unwritten place is read"];
 
 #[test]
-fn threads_that_do_not_meet_are_noticed() {
+fn missing_barriers_are_noticed() {
     let kernels = if every(2) == 1 { kernels() } else { barriers::modules().into_iter().map(plain).collect() };
     let mut seen: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     each(kernels, |_, info, body, schedule, launch| {
@@ -224,13 +220,10 @@ fn threads_that_do_not_meet_are_noticed() {
         }
     });
     seen.iter().for_each(|(what, [has_side_effects, all])| println!("{what}: {has_side_effects} of {all} noticed"));
-    let [has_side_effects, all] = seen["a meeting is left out"];
-    assert!(
-        all > 1 && 2 * has_side_effects >= all && seen["a place is read that nobody has written"][0] > 0,
-        "{seen:?}"
-    );
+    let [has_side_effects, all] = seen["a barrier is left out"];
+    assert!(all > 1 && 2 * has_side_effects >= all && seen["an unwritten place is read"][0] > 0, "{seen:?}");
 }
 
 fn plain(module: Module) -> (String, Module, CompileOptions) {
-    ("meetings".to_owned(), module, CompileOptions::default())
+    ("barriers".to_owned(), module, CompileOptions::default())
 }

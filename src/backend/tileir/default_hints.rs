@@ -7,7 +7,7 @@
 //! * With TMA, code without products has helper warps, and the registers of all warps are those of
 //!   the whole multiprocessor: one tile block is resident. Threads that load themselves have fewer
 //!   registers, so that several tile blocks are resident.
-//! * Loops over large tiles keep TMA, which loads ahead. Two tile blocks share the registers.
+//! * Loops over large tiles keep TMA, which prefetches. Two tile blocks share the registers.
 
 use rustc_hash::FxHashSet;
 

@@ -112,7 +112,7 @@ mod tests {
     use crate::ir::Builder;
 
     #[test]
-    fn each_thing_that_a_target_lacks_is_named_once() {
+    fn each_missing_feature_of_a_target_is_named_once() {
         let mut builder = Builder::new();
         builder.begin_entry("k", &[Type::ptr(DType::F8E4M3FN)]);
         builder.splat(DType::F4E2M1FN, 1, &[16]);

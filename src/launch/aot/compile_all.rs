@@ -53,7 +53,7 @@ pub(crate) struct Described {
 /// Compilation of one kernel.
 struct Job {
     name: String,
-    /// Taken by the thread that compiles it.
+    /// Claimed by the thread that compiles it.
     prepared: Mutex<Option<Prepared>>,
     slot: crate::launch::specialize::Specialized,
 }
@@ -158,7 +158,7 @@ impl Kernels {
     #[track_caller]
     fn prepared(&mut self, launch: &Launch<'_>, call: &Call<'_>) -> Result<Prepared> {
         refuse_nested(|| call.name())?;
-        let device = launch.device_ahead(self.device, call.args())?;
+        let device = launch.device_without_launch(self.device, call.args())?;
         let prepared = prepare(call, device, launch.request(device)?)?;
         if let Some(described) = &mut self.described {
             described.push(describe(launch, call, device, prepared.slot().clone())?);
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_compiled_ahead_is_what_is_launched() -> Result<()> {
+    fn precompiled_kernels_are_launched() -> Result<()> {
         let device = Device::cpu();
         let traced = Arc::new(AtomicUsize::new(0));
         let counts = {

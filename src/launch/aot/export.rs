@@ -85,7 +85,7 @@ pub struct ExportedParam {
 ///
 /// PTX for sm_90 and later may have tensor maps after these parameters: 128 bytes each, passed by
 /// value with an alignment of 64. The launcher encodes them from the preceding parameters.
-/// [`TensorMap::resolve`] takes these as words, in the order above, and returns the arguments of
+/// [`TensorMap::resolve`] receives these as words, in the order above, and returns the arguments of
 /// `cuTensorMapEncodeTiled` (element strides of 1, no interleave, no fill).
 #[derive(Clone, Debug)]
 #[non_exhaustive]

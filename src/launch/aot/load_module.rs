@@ -93,7 +93,7 @@ impl Launch<'_> {
             let there = if names.is_empty() { "none".to_string() } else { names.join(", ") };
             return Err(Error::argument(format!("the module has no entry `{entry}`; its entries: {there}")));
         };
-        let device = self.device_ahead(device, &())?;
+        let device = self.device_without_launch(device, &())?;
         // The extent of the memory at a parameter is unknown.
         let request = CompileRequest { recorded: Recorded::NONE, ..self.request(device)? };
         let text = |value: &Value| (module.ty(*value).clone(), TypeText(module, module.ty(*value)).to_string());
@@ -124,7 +124,7 @@ impl Launch<'_> {
     #[track_caller]
     pub unsafe fn launch_loaded<A: LaunchArg>(&self, kernel: &LoadedKernel, args: A) -> Result<()> {
         refuse_nested(|| kernel.name.clone())?;
-        self.device_ahead(kernel.device, &args)?;
+        self.device_without_launch(kernel.device, &args)?;
         kernel.check(&args)?;
         let Some(grid) = self.grid.checked(kernel.request.backend)? else {
             return self.grid.may_be_empty(&args);
@@ -246,7 +246,7 @@ impl LoadedKernel {
     fn check(&self, args: &impl LaunchArg) -> Result<()> {
         let place = std::panic::Location::caller();
         let given = trace_into_module(&self.name, place, &|tracer| drop(args.trace(tracer)))?;
-        let given = given_params(&given);
+        let given = parameters_of(&given);
         if given.len() != self.params.len() {
             return Err(Error::argument(format!(
                 "entry `{}` takes {} parameters ({}), and the arguments stand for {} ({}): an array is its address, its \
@@ -276,7 +276,7 @@ fn is_pointer(ty: &Type) -> bool {
     matches!(ty, Type::Tile { elem: Elem::Ptr { .. }, .. })
 }
 
-/// Returns a module whose only entry takes these pointer parameters as numbers, so that they can be
+/// Returns a module whose only entry has these pointer parameters as numbers, so that they can be
 /// any address.
 fn with_addresses(module: &Module, params: &[usize]) -> Module {
     let mut module = module.clone();
@@ -312,7 +312,7 @@ enum Arg {
 }
 
 /// Returns the sources of the parameters of a traced entry, and their types as text.
-fn given_params(module: &Module) -> Vec<(Arg, String)> {
+fn parameters_of(module: &Module) -> Vec<(Arg, String)> {
     let body = module.entries[0].body;
     let args = &module.block(body).args;
     let position = |value: Value| {

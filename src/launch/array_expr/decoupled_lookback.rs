@@ -31,7 +31,7 @@ pub fn scan_long<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
 ) -> Result<DeviceArray<E::Elem, R>> {
     let axis = lines.axis;
     let mut out = device.unspecified(lines.shape)?;
-    let (given, code) = expr.take_apart(None)?;
+    let (given, code) = expr.decompose(None)?;
     let kernel = move |arrays: E::Arrays,
                        out: ArrayMut<E::Elem, R>,
                        words: ArrayMut<u64, R>,

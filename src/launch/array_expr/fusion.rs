@@ -36,7 +36,7 @@ pub trait FusedExpr<const R: usize>: Sealed + Copy {
 
     /// Returns the arrays, reshaped if a shape is given, and the code of the expression.
     #[doc(hidden)]
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)>;
+    fn decompose(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)>;
 }
 
 /// Code of an expression.
@@ -79,7 +79,7 @@ impl<'a, T: ByteSized, const R: usize> FusedExpr<R> for DeviceView<'a, T, R> {
         survey.array(self.device(), self.shape(), self.strides());
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Load<T>)> {
+    fn decompose(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Load<T>)> {
         let view = match shape {
             Some(shape) => self.reshape(shape)?,
             None => self,
@@ -98,8 +98,8 @@ impl<'a, T: ByteSized, const R: usize> FusedExpr<R> for &'a DeviceArray<T, R> {
         self.view().survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Load<T>)> {
-        self.view().take_apart(shape)
+    fn decompose(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Load<T>)> {
+        self.view().decompose(shape)
     }
 }
 
@@ -161,8 +161,8 @@ impl<E: FusedExpr<R>, U: ByteSized, F: Fn(Scalar<E::Elem>) -> Scalar<U> + Copy, 
         self.of.survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
-        let (given, of) = self.of.take_apart(shape)?;
+    fn decompose(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
+        let (given, of) = self.of.decompose(shape)?;
         Ok((given, Map { of, function: self.function }))
     }
 }
@@ -212,8 +212,8 @@ where
         self.of.survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
-        let (given, of) = self.of.take_apart(shape)?;
+    fn decompose(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
+        let (given, of) = self.of.decompose(shape)?;
         Ok(((given, self.number), WithCode { of, function: self.function, number: PhantomData }))
     }
 }
@@ -250,8 +250,8 @@ where
         self.of.1.survey(survey);
     }
 
-    fn take_apart(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
-        let ((a, first), (b, second)) = (self.of.0.take_apart(shape)?, self.of.1.take_apart(shape)?);
+    fn decompose(self, shape: Option<[usize; R]>) -> Result<(Self::Arg, Self::Code)> {
+        let ((a, first), (b, second)) = (self.of.0.decompose(shape)?, self.of.1.decompose(shape)?);
         Ok(((a, b), Zip { of: (first, second), function: self.function }))
     }
 }

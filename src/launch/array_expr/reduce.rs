@@ -151,7 +151,7 @@ pub fn partial<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     combine: C,
 ) -> Result<DeviceArray<E::Elem, R>> {
     let mut out = survey.device().unspecified(lines.with(lines.parts))?;
-    let (given, code) = expr.take_apart(lines.given.then_some(lines.shape))?;
+    let (given, code) = expr.decompose(lines.given.then_some(lines.shape))?;
     let kernel = move |arrays: E::Arrays,
                        out: ArrayMut<E::Elem, R>,
                        numbers: Numbers<Scalar<i64>, Scalar<i32>>,

@@ -41,7 +41,7 @@ fn scan_alone<E: FusedExpr<R>, C: Combine<E::Elem>, const R: usize>(
     combine: C,
 ) -> Result<DeviceArray<E::Elem, R>> {
     let mut out = survey.device().unspecified(lines.shape)?;
-    let (given, code) = expr.take_apart(None)?;
+    let (given, code) = expr.decompose(None)?;
     let kernel = move |arrays: E::Arrays,
                        out: ArrayMut<E::Elem, R>,
                        numbers: Numbers<Scalar<i64>, Scalar<i32>>,

@@ -32,7 +32,7 @@ pub fn store<E: FusedExpr<R>, const R: usize>(expr: E, out: DeviceViewMut<'_, E:
     }
     survey.array(out.device(), out.shape(), out.strides());
     let shape = survey.is_line().then(|| line(survey.shape()));
-    let (given, code) = expr.take_apart(shape)?;
+    let (given, code) = expr.decompose(shape)?;
     let out = match shape {
         Some(shape) => out.reshape(shape)?,
         None => out,

@@ -13,7 +13,7 @@ const TILES_EACH: usize = 4;
 /// Elements of a tile for long lines with contiguous elements of up to 4 bytes; then of other long
 /// lines.
 const LONG_TILE: usize = 16384;
-const LONG_TILE_APART: usize = 4096;
+const LONG_TILE_STRIDED: usize = 4096;
 /// Limit of the lines of such a tile. It suffices for wide accesses if the lines are adjacent.
 const LONG_LINES: usize = 32;
 /// Minimum of the tile blocks for long lines, if their tiles have at least 2 × [`TILE`] elements.
@@ -68,14 +68,14 @@ impl<const R: usize> Survey<R> {
     /// accesses; the remaining elements extend the last axes.
     pub fn tile(&self, shape: [usize; R]) -> [usize; R] {
         let room = |d: usize| shape[d].next_power_of_two();
-        let beside: Vec<usize> = (0..R)
+        let contiguous: Vec<usize> = (0..R)
             .rev()
             .filter(|&d| self.arrays.iter().any(|(_, _, strides)| strides[d] == 1 && room(d) > 1))
             .collect();
-        let share = if beside.len() > 1 { 32 } else { TILE };
+        let share = if contiguous.len() > 1 { 32 } else { TILE };
         let mut tile = [1; R];
         let mut left = TILE;
-        for d in beside {
+        for d in contiguous {
             tile[d] = room(d).min(share).min(left);
             left /= tile[d];
         }
@@ -100,8 +100,8 @@ impl<const R: usize> Survey<R> {
         }
         let others = (0..R).filter(|&d| d != axis).map(|d| shape[d].div_ceil(tile[d])).product::<usize>();
         let lines = LONG_LINES / left;
-        let beside = self.arrays.iter().all(|(_, _, strides)| strides[axis] == 1);
-        let most = if beside { LONG_TILE * 4 / bytes.max(4) } else { LONG_TILE_APART };
+        let contiguous = self.arrays.iter().all(|(_, _, strides)| strides[axis] == 1);
+        let most = if contiguous { LONG_TILE * 4 / bytes.max(4) } else { LONG_TILE_STRIDED };
         let mut extent = most / lines;
         while extent > 2 * TILE / lines && others * shape[axis].div_ceil(extent) < LONG_BLOCKS {
             extent /= 2;

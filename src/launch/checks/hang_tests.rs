@@ -32,7 +32,7 @@ fn product(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>) {
 }
 
 /// Two consumer groups compute tiles alternately (ping-pong).
-fn product_in_turns(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>) {
+fn product_in_pingpong(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>) {
     let [rows, columns] = [0, 1].map(|axis| c.num_tiles(axis, [128, 128]));
     crate::for_each(crate::range(bid(0), rows * columns).step(crate::num_blocks(0)), |index| {
         let (i, j) = (index / columns, index % columns);
@@ -76,7 +76,7 @@ fn wait(flag: ArrayMut<i32, 1>) {
     crate::while_loop((), |()| flag.atomic_add(0).eq(0), |()| ());
 }
 
-/// Takes a lock twice.
+/// Acquires a lock twice.
 fn lock(lock: ArrayMut<i32, 1>, x: ArrayMut<i32, 1>) {
     let lock = lock.entry(0);
     crate::for_each(0..2, |_| {
@@ -126,10 +126,10 @@ fn named_barriers_have_the_limit() -> Result<()> {
     let plain = code_of(attention, Hints::new().num_warps(8))?;
     assert!(plain.contains("barrier.cta.arrive"), "the order of exponentials: {plain}");
     let x = ArraySpec::<f16, 2>::new([EXTENT, EXTENT]);
-    let in_turns = inspect(product_in_turns, (x, x, x.mutable())).hints(LIMIT.num_warps(4));
-    let schedule = in_turns.schedule()?;
+    let in_pingpong = inspect(product_in_pingpong, (x, x, x.mutable())).hints(LIMIT.num_warps(4));
+    let schedule = in_pingpong.schedule()?;
     assert!(schedule.contains("order_wait pipeline") && schedule.contains("order_arrive side_effects"), "{schedule}");
-    let all = [code_of(attention, LIMIT.num_warps(8))?, code_of(product_in_partitions, LIMIT)?, in_turns.ptx()?];
+    let all = [code_of(attention, LIMIT.num_warps(8))?, code_of(product_in_partitions, LIMIT)?, in_pingpong.ptx()?];
     for limited in all {
         assert!(!limited.contains("barrier.cta.arrive"), "{limited}");
         assert_eq!(limited.matches("barrier.cta.sync").count(), 1, "{limited}");
@@ -262,16 +262,16 @@ fn each_dropped_arrival_of_an_order_is_named_on_a_gpu() -> Result<()> {
     let of_attention = without_each_arrival(device, attention, ([EXTENT as i32 / 128, 1], LIMIT.num_warps(8)))?;
     let tiles = EXTENT as i32 / 128;
     let of_partitions = without_each_arrival(device, product_in_partitions, ([tiles * 2 / 3, tiles], LIMIT))?;
-    let of_turns = without_each_arrival(device, product_in_turns, ([16, 1], LIMIT.num_warps(4)))?;
-    let all = [("attention", &of_attention), ("partitions", &of_partitions), ("turns", &of_turns)];
+    let of_pingpong = without_each_arrival(device, product_in_pingpong, ([16, 1], LIMIT.num_warps(4)))?;
+    let all = [("attention", &of_attention), ("partitions", &of_partitions), ("ping-pong", &of_pingpong)];
     for (name, (arrivals, hangs)) in all {
         println!("{name}: {} of {arrivals} dropped arrivals are named, the others change nothing", hangs.len());
         assert!(hangs.len() >= 2 && hangs.len() as u32 + 3 >= *arrivals, "{name}: {hangs:?}");
     }
     let is_named = |wait: &crate::StuckWait| matches!(wait.awaited, Awaited::NamedBarrier { .. });
     assert!(with(&of_attention.1, is_named) >= 2, "{:?}", of_attention.1);
-    let is_turn = |wait: &crate::StuckWait| wait.step.contains("turn of a ping-pong group");
-    assert!(with(&of_turns.1, is_turn) >= 1, "{:?}", of_turns.1);
+    let is_order_wait = |wait: &crate::StuckWait| wait.step.contains("order wait of a ping-pong group");
+    assert!(with(&of_pingpong.1, is_order_wait) >= 1, "{:?}", of_pingpong.1);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::backend::{ParamWord, cpu};
 use crate::error::Result;
 use crate::runtime::{Access, Memory, StreamHandle};
 
-/// Memory that a kernel with checks uses besides its arguments.
+/// Memory that a kernel with checks uses in addition to its arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct ShadowMemory<'a> {
     pub memory: &'a Memory,

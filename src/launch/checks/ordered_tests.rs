@@ -1,5 +1,5 @@
-//! Planted races in kernels with locks, flags, counters, tables of arrays and addresses, with the
-//! instrumented code of the ptx back end in the interpreter and on a GPU.
+//! Planted races in kernels with locks, flags, counters, tables of arrays and addresses. The
+//! instrumented code of the ptx back end runs in the interpreter and on a GPU.
 
 use super::tests::{devices, recorded};
 use crate::backend::cpu::Checks;
@@ -71,7 +71,7 @@ fn passed(x: ArrayMut<i32, 1>, flag: ArrayMut<i32, 1>, changes: bool) {
 }
 
 #[test]
-fn stores_behind_the_flag() -> Result<()> {
+fn stores_after_the_flag() -> Result<()> {
     for device in devices() {
         for changes in [false, true] {
             let (mut x, mut flag) = (device.zeros([16])?, device.zeros([1])?);

@@ -1,5 +1,5 @@
 //! Planted reads of unwritten elements, with the cpu back end, and with the instrumented code of
-//! the ptx back end in the interpreter and on a GPU.
+//! the ptx back end. The latter runs in the interpreter and on a GPU.
 
 use super::tests::{checked, devices};
 use crate::backend::cpu::Checks;

@@ -207,7 +207,7 @@ fn stores_of_a_gpu_kernel_outside_of_an_array_are_found() -> Result<()> {
     let Ok(device) = Device::gpu(0) else { return Ok(()) };
     let mut y = crate::with_memory_checks(|| device.zeros::<i32, 1>([100]))?;
     let beyond = |y: ArrayMut<i32, 1>| {
-        // SAFETY: the zone behind the array belongs to the allocation.
+        // SAFETY: the zone after the array belongs to the allocation.
         y.store_with(3, ones([32]), unsafe { StoreOptions::new().check_bounds(false) });
     };
     let text = crate::launch(beyond, 1, (&mut y,)).expect_err("a changed zone").to_string();

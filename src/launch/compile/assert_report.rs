@@ -20,8 +20,8 @@ pub(crate) fn note(gpu: &'static Gpu, kernel: &str, sites: FailureSites) -> Resu
     FailureNote::new(gpu, words, states, move |note| explain(&kernel, &sites, note))
 }
 
-/// Returns the failure that a note reports. A failed assertion comes first: it may be the reason of
-/// a wait that does not end.
+/// Returns the failure that a note reports. A failed assertion precedes other failures: it may be
+/// the reason of a wait that does not end.
 fn explain(kernel: &str, sites: &FailureSites, note: Note) -> Option<Error> {
     let assertion = &note[sites.assertion_word()..];
     if assertion[NoteField::State.word()] == COMPLETE {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_first_tile_block_come_first() {
+    fn records_of_the_first_tile_block_are_first() {
         let sites = sites(Some(5));
         let mut note = vec![0; sites.words()];
         note[HangField::Block.word()] = 1;

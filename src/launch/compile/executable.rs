@@ -89,7 +89,7 @@ pub(crate) struct TmaVariant {
     pub without_cluster: Option<KernelVariant>,
 }
 
-/// Form whose CTAs compute several tile blocks in turn.
+/// Form whose CTAs compute several tile blocks one after another.
 pub(crate) struct PersistentVariant {
     /// Minimum number of tile blocks of a launch.
     pub min_tile_blocks: u64,
@@ -163,7 +163,7 @@ impl GpuCode {
         let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let extents = grid.iter().map(|&extent| ParamWord::from(extent));
         let words = words.iter().copied().chain(extents).collect();
-        // No CTA computes more tile blocks than another one has to in any case.
+        // The smallest number of CTAs with the same number of tile blocks for the busiest one.
         let rounds = tile_blocks.div_ceil(ctas.into());
         ([tile_blocks.div_ceil(rounds) as u32, 1, 1], Cow::Owned(words))
     }

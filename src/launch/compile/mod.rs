@@ -72,18 +72,18 @@ impl From<&CompileRequest> for PassMode {
 /// [`Error::Kernel`] for an ill-formed trace, and for ops without a form in exact mode;
 /// [`Error::Compile`] if a pass makes it ill-formed.
 pub(super) fn optimize(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Preconditions>)> {
-    let (module, checks) = optimize_apart(name, module, mode)?;
+    let (module, checks) = optimize_with_checks(name, module, mode)?;
     let required = checks.map(|checks| Preconditions::new(name, &checks)).transpose()?;
     Ok((module, required))
 }
 
 /// [`optimize`] with the preconditions as a module.
-pub(super) fn optimize_apart(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Module>)> {
+pub(super) fn optimize_with_checks(name: &str, module: Module, mode: PassMode) -> Result<(Module, Option<Module>)> {
     optimize_watched(name, module, mode, &mut |_, _| {})
 }
 
-/// [`optimize_apart`] with an observer of the module before the passes ("trace") and after each
-/// pass.
+/// [`optimize_with_checks`] with an observer of the module before the passes ("trace") and after
+/// each pass.
 pub(super) fn optimize_watched(
     name: &str,
     mut module: Module,

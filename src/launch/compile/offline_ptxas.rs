@@ -29,7 +29,7 @@ pub(crate) fn settled(module: &Module, target: Target, hints: Hints, maps: Maps<
             code = generate(module, target, Hints { occupancy: Some(1), ..hints }, maps)?;
         }
     }
-    remarks::say_code(&code, asked == Some(None));
+    remarks::emit_code_remarks(&code, asked == Some(None));
     Ok(code)
 }
 

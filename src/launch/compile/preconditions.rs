@@ -18,7 +18,7 @@ pub(crate) struct Preconditions {
     /// a number.
     matters: Vec<bool>,
     /// A condition depends on the grid.
-    asks_grid: bool,
+    reads_grid: bool,
     /// Numbers and grids that satisfy all conditions, the latest one first.
     held: Mutex<Vec<Box<[ParamWord]>>>,
 }
@@ -32,17 +32,17 @@ impl Preconditions {
     pub fn new(kernel: &str, checks: &Module) -> Result<Preconditions> {
         let params = &checks.block(checks.entries[0].body).args;
         let grid = &params[params.len() - 3..];
-        let (mut asks_grid, mut asks_addresses) = (false, false);
+        let (mut reads_grid, mut reads_addresses) = (false, false);
         checks.walk(checks.entries[0].body, &mut |id| {
-            asks_grid |= checks.op(id).operands.iter().any(|value| grid.contains(value));
-            asks_addresses |= checks.op(id).code == Opcode::PtrToInt;
+            reads_grid |= checks.op(id).operands.iter().any(|value| grid.contains(value));
+            reads_addresses |= checks.op(id).code == Opcode::PtrToInt;
         });
         let is_number = |ty: &Type| ty.as_tile().is_some_and(|(elem, _)| elem.dtype().is_some());
         Ok(Preconditions {
             kernel: kernel.to_owned(),
             program: cpu::Program::compile(checks)?,
-            matters: params.iter().map(|&param| asks_addresses || is_number(checks.ty(param))).collect(),
-            asks_grid,
+            matters: params.iter().map(|&param| reads_addresses || is_number(checks.ty(param))).collect(),
+            reads_grid,
             held: Mutex::default(),
         })
     }
@@ -53,7 +53,7 @@ impl Preconditions {
     /// # Errors
     /// As [`Preconditions::check`].
     pub fn check_arguments(&self, words: &[ParamWord]) -> Result<()> {
-        if self.asks_grid { Ok(()) } else { self.check([1; 3], words) }
+        if self.reads_grid { Ok(()) } else { self.check([1; 3], words) }
     }
 
     /// Checks a launch with this grid and these parameters.

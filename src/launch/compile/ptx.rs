@@ -66,7 +66,7 @@ fn generate_by(module: &Module, target: Target, options: &CompileOptions, maps: 
         code.remarks.tma_rejected = Some(reason.to_owned());
     }
     if let Some(what) = code.remarks.spill_warning(OVERFULL) {
-        say_once(&code.entry, &what);
+        warn_once(&code.entry, &what);
     }
     Ok(code)
 }
@@ -266,7 +266,7 @@ const MIN_ROUNDS: u64 = 2;
 const OVERFULL: u32 = 2;
 
 /// Reports a warning about a kernel, once for each text.
-fn say_once(kernel: &str, what: &str) {
+fn warn_once(kernel: &str, what: &str) {
     static REPORTED: PerProcess<Mutex<BTreeSet<String>>> = PerProcess::new();
     let text = format!("kernel `{kernel}`: {what}");
     let mut reported = REPORTED.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -400,7 +400,7 @@ fn completed(
     let source = Arc::new(source);
     let mut persistent_form = None;
     // Loads by threads take longer in the persistent form of a kernel.
-    let loads_by_tma = remarks.code().is_some_and(|code| !code.has_loads_beside_mmas);
+    let loads_by_tma = remarks.code().is_some_and(|code| !code.has_loads_in_mma_loops);
     let maps = TensorMaps::new(&params).map(|maps| {
         let is_wanted = loads_by_tma || source.hints.persistent == Some(true);
         persistent_form = if is_wanted { persistent(&source, ctas) } else { None };

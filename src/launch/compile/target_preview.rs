@@ -38,7 +38,7 @@ pub(super) fn generate(name: &str, module: &Module, hints: Hints, dump: &Dump) -
     if remarks::wanted() {
         report::requested(format_args!("{name}: code for {target}, by `CUTLET_TARGET`:\n"));
     }
-    remarks::say_code(&code, code.min_blocks > 1);
+    remarks::emit_code_remarks(&code, code.min_blocks > 1);
     if dump.is_wanted() {
         dump.write("layout", code.layout.as_bytes())?;
         dump.write("schedule", ptx::full_schedule(module, target, hints, true)?.as_bytes())?;

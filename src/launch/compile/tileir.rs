@@ -5,7 +5,7 @@ use super::check_hints::assembly;
 use super::executable::{GpuCode, KernelVariant, LaunchGuard};
 use super::guard_check::GuardCheck;
 use super::kernel_source::Source;
-use super::tileir_route::{Way, ways};
+use super::tileir_route::{TileIrAssembler, assemblers};
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
 use crate::backend::{Assembly, Hints};
@@ -35,11 +35,11 @@ pub(crate) fn compile(
     let code = stages.time("code", || tileir::compile(module, gpu.target(), &options))?;
     dump.write("tileir", code.module.to_text(PrintOptions::default()).as_bytes())?;
     dump.write("tilebc", &code.bytecode)?;
-    let wish = std::env::var("CUTLET_TILEIR").ok();
-    let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
-    for way in ways {
+    let requested = std::env::var("CUTLET_TILEIR").ok();
+    let (found, mut tried) = assemblers(gpu.target(), gpu.driver_version().unwrap_or(0), requested.as_deref())?;
+    for assembler in found {
         let kernel =
-            stages.time("assembler", || loaded(way, gpu, (&code.bytecode, &code.entry, assembly(hints)), dump))?;
+            stages.time("assembler", || loaded(assembler, gpu, (&code.bytecode, &code.entry, assembly(hints)), dump))?;
         match kernel {
             Ok(kernel) => {
                 let word = |(index, param): (usize, &tileir::Param)| ParamKind::Word {
@@ -70,7 +70,7 @@ pub(crate) fn compile(
             Err(problem) => tried.push(problem),
         }
     }
-    Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
+    Err(Error::Compile { kernel: name.into(), stage: "every assembler of Tile IR", log: tried.join("\n") })
 }
 
 /// Loads bytecode that was generated earlier and checks the bounds of tiles itself, or its machine
@@ -108,15 +108,15 @@ pub(crate) fn load(
         return completed(kernel, stages);
     }
     let dump = Dump::from_env(name, module, &format!("{:?} from a bundle", gpu.target()));
-    let wish = std::env::var("CUTLET_TILEIR").ok();
-    let (ways, mut tried) = ways(gpu.target(), gpu.driver_version().unwrap_or(0), wish.as_deref())?;
-    for way in ways {
-        match stages.time("assembler", || loaded(way, gpu, (bytecode, entry, assembly), &dump))? {
+    let requested = std::env::var("CUTLET_TILEIR").ok();
+    let (found, mut tried) = assemblers(gpu.target(), gpu.driver_version().unwrap_or(0), requested.as_deref())?;
+    for assembler in found {
+        match stages.time("assembler", || loaded(assembler, gpu, (bytecode, entry, assembly), &dump))? {
             Ok(kernel) => return completed(kernel, stages),
             Err(problem) => tried.push(problem),
         }
     }
-    Err(Error::Compile { kernel: name.into(), stage: "every way for Tile IR", log: tried.join("\n") })
+    Err(Error::Compile { kernel: name.into(), stage: "every assembler of Tile IR", log: tried.join("\n") })
 }
 
 /// Loads a kernel by one of the assemblers, or returns the reason of its failure.
@@ -124,12 +124,12 @@ pub(crate) fn load(
 /// # Errors
 /// [`Error::Unsupported`]: the error of the user's code, which another assembler would report, too.
 fn loaded(
-    way: Way,
+    assembler: TileIrAssembler,
     gpu: &'static Gpu,
     (bytecode, entry, assembly): (&[u8], &str, Assembly),
     dump: &Dump,
 ) -> Result<std::result::Result<GpuKernel, String>> {
-    if way == Way::Driver {
+    if assembler == TileIrAssembler::Driver {
         let (own_bytecode, own_entry) = (bytecode.to_owned(), entry.to_owned());
         let work = move || GpuKernel::load_tile_ir(gpu, &own_bytecode, assembly, &own_entry);
         let kernel = within(compile_limit()?, entry, "the driver's Tile IR compiler", work);

@@ -47,8 +47,8 @@ where
 }
 
 impl Launch<'_> {
-    /// Measures launches of a kernel by a [`Bench`], with several sets of arguments in turn. With
-    /// [`Bench::cold_sets`] sets, no launch finds its arrays in a cache.
+    /// Measures launches of a kernel by a [`Bench`], with several sets of arguments in rotation.
+    /// With [`Bench::cold_sets`] sets, no launch finds its arrays in a cache.
     ///
     /// ```
     /// use cutlet as ct;

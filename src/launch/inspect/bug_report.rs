@@ -77,7 +77,7 @@ mod tests {
     use crate::tile::ArrayMut;
 
     #[test]
-    fn a_defect_leaves_what_its_report_needs() -> Result<()> {
+    fn a_defect_leaves_the_files_of_its_report() -> Result<()> {
         let x = crate::ArraySpec::<f32, 1>::new([64]).mutable();
         let kernel = |x: ArrayMut<f32, 1>| x.store(0, crate::ones([64]));
         let trace = trace_kernel("fill", &kernel, &Arguments::new((x,)))?;

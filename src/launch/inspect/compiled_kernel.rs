@@ -1,5 +1,4 @@
-//! Handle of a compiled kernel: launches without a cache look-up, and gives access to remarks and
-//! code.
+//! Handle of a compiled kernel: launches without a cache look-up, and access to remarks and code.
 
 use std::any::TypeId;
 use std::fmt;
@@ -209,7 +208,7 @@ impl Held {
     #[track_caller]
     fn raw(&self, args: &dyn AnyArgs, form: TypeId) -> Result<Option<RawLaunch>> {
         refuse_absent(args)?;
-        let device = Launch { peers: self.peers, ..Launch::new(1) }.device_ahead(self.device, args)?;
+        let device = Launch { peers: self.peers, ..Launch::new(1) }.device_without_launch(self.device, args)?;
         self.check(args, form, device)?;
         let Executable { code: Code::Gpu(code), required, races, .. } = self.executable() else { return Ok(None) };
         if races.is_some() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::backend::{cpu, tileir};
 use crate::cache::disk::DiskCache;
 use crate::error::Result;
-use crate::launch::compile::tileir_route::{Way, driver_compiles, ways};
+use crate::launch::compile::tileir_route::{TileIrAssembler, assemblers, driver_compiles};
 use crate::launch::options::gpu_backend;
 use crate::runtime::{Backend, Device, Driver, Gpu, Seen, driver_build};
 use crate::target::Target;
@@ -101,7 +101,7 @@ pub fn doctor() -> DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         platform: platform(),
         driver: driver.and_then(|driver| driver.version().map_err(|error| error.to_string())).map(driver_text),
-        gpus: (0..Gpu::count()).map(|ordinal| look(Gpu::look(ordinal))).collect(),
+        gpus: (0..Gpu::count()).map(|ordinal| gpu_check(Gpu::query_properties(ordinal))).collect(),
         backends: backends(&tileiras),
         chosen: chosen(),
         cache: cache(DiskCache::from_env()),
@@ -126,7 +126,7 @@ fn driver_text(version: i32) -> String {
     }
 }
 
-fn look(seen: Result<Seen>) -> Result<GpuCheck, String> {
+fn gpu_check(seen: Result<Seen>) -> Result<GpuCheck, String> {
     let Seen { name, arch, multiprocessors, memory_bytes } = seen.map_err(|error| error.to_string())?;
     let target = Target { arch, accelerated: arch >= 90 };
     Ok(GpuCheck { name, target, multiprocessors, memory_bytes })
@@ -139,10 +139,10 @@ fn backends(tileiras: &Result<String, String>) -> Vec<(Backend, Result<String, S
         Ok(gpu) => Ok(format!("code for {}, assembled by the driver", gpu.target())),
         Err(error) => Err(why(error)),
     };
-    let wish = std::env::var("CUTLET_TILEIR").ok();
-    let tileir = gpu.and_then(|gpu| ways(gpu.target(), gpu.driver_version()?, wish.as_deref()));
+    let requested = std::env::var("CUTLET_TILEIR").ok();
+    let tileir = gpu.and_then(|gpu| assemblers(gpu.target(), gpu.driver_version()?, requested.as_deref()));
     let tileir = match tileir {
-        Ok((ways, _)) if ways[0] == Way::Driver => Ok("compiled by the driver".to_owned()),
+        Ok((ways, _)) if ways[0] == TileIrAssembler::Driver => Ok("compiled by the driver".to_owned()),
         Ok((_, reasons)) => tileiras
             .as_ref()
             .map(|_| "compiled by tileiras".to_owned())
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_is_a_screen_with_what_matters() {
+    fn the_report_fits_a_screen() {
         let want = "\
 cutlet      0.1.0 on linux x86_64
 driver      580.95.05, CUDA 13.0

@@ -128,8 +128,8 @@ pub(crate) fn note(kernel: &Profiled, grid: [u32; 3], words: &[u64], span: Span)
     AT_EXIT.call_once(|| {
         // The driver is loaded at this point, so it exits after functions that are registered here.
         // If the registration fails, only the table is missing.
-        // SAFETY: every C library has this function, and `say` never unwinds.
-        let _ = unsafe { atexit(say) };
+        // SAFETY: every C library has this function, and `print_summary` never unwinds.
+        let _ = unsafe { atexit(print_summary) };
     });
     let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
     let table = table.get_or_insert_default();
@@ -258,7 +258,7 @@ unsafe extern "C" {
 }
 
 /// Writes the table at the end of the program.
-extern "C" fn say() {
+extern "C" fn print_summary() {
     let printed = std::panic::catch_unwind(|| {
         let mut table = TABLE.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut table) = table.take() else { return };

@@ -293,7 +293,7 @@ impl fmt::Display for Indented<'_> {
 
 /// Writes the remarks of code that is not loaded to standard error, if `CUTLET_REMARKS` is set.
 /// `open`: no assembler has confirmed that the registers suffice for the planned occupancy.
-pub(crate) fn say_code(code: &ptx::Compiled, open: bool) {
+pub(crate) fn emit_code_remarks(code: &ptx::Compiled, open: bool) {
     if wanted() {
         let ptx::Compiled { entry, threads, shared_bytes, min_blocks, remarks, .. } = code;
         report::requested(format_args!(

@@ -56,7 +56,7 @@ impl Launch<'_> {
     /// kernel.
     #[cold]
     #[track_caller]
-    pub(crate) fn say_work(&self, device: Device, grid: [u32; 3], call: &Call<'_>, remarks: &Remarks) {
+    pub(crate) fn emit_work_remark(&self, device: Device, grid: [u32; 3], call: &Call<'_>, remarks: &Remarks) {
         if !remarks.is_first_launch() {
             return;
         }

@@ -373,7 +373,7 @@ impl Inspection {
     pub fn ptx(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
         let code = ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?;
-        remarks::say_code(&code, code.min_blocks > 1);
+        remarks::emit_code_remarks(&code, code.min_blocks > 1);
         Ok(code.text)
     }
 
@@ -381,8 +381,8 @@ impl Inspection {
     /// thread. The PTX is assembled with lines: by `ptxas` if `CUTLET_PTXAS` names one, else by the
     /// driver if a GPU of the target is present, else by `ptxas` on the search path.
     ///
-    /// The driver compiles code with warp roles in another way than for a launch. Its lines are
-    /// those of similar code with the registers of the consumer warps.
+    /// The driver compiles code with warp roles differently than for a launch. Its lines are those
+    /// of similar code with the registers of the consumer warps.
     ///
     /// ```
     /// # use cutlet::doctest::*;

@@ -24,7 +24,7 @@ const LARGEST: i64 = 300;
 /// Decides properties of a kernel for all values of the [symbols](Symbol) of its launch: extents of
 /// arrays ([`ArraySpec::symbolic`](crate::ArraySpec::symbolic)), and a grid that depends on them.
 ///
-/// `Proved` holds for all values that meet the conditions of [`require!`](crate::require!).
+/// `Proved` holds for all values that satisfy the conditions of [`require!`](crate::require!).
 /// `Refuted` has a counter-example with concrete numbers. Strides that depend on symbols are not
 /// decided for accesses by pointers.
 ///
@@ -53,7 +53,7 @@ const LARGEST: i64 = 300;
 ///
 /// # Errors
 /// * [`Error::Kernel`] with all errors of the kernel;
-/// * [`Error::Argument`] for a grid of no or more than three axes, and if no values meet the
+/// * [`Error::Argument`] for a grid of no or more than three axes, and if no values satisfy the
 ///   conditions of the kernel.
 ///
 /// # Panics
@@ -154,7 +154,7 @@ fn counterexample(
         let values: Vec<(Symbol, i64)> = symbols.iter().map(|&symbol| (symbol, value(symbol))).collect();
         let of = |symbol: Symbol| values.iter().find(|(other, _)| *other == symbol).map_or(0, |&(_, value)| value);
         let (grid, words) = concrete(launch, &of)?;
-        if has_conditions && pass::meets_conditions(module, grid, &words) != Some(true) {
+        if has_conditions && pass::satisfies_conditions(module, grid, &words) != Some(true) {
             return None;
         }
         samples += 1;

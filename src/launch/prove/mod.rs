@@ -45,7 +45,7 @@ use crate::util::report;
 ///
 /// # Errors
 /// * [`Error::Kernel`] with all errors of the kernel;
-/// * [`Error::Argument`] for a grid beyond the limits, and for a launch that does not meet the
+/// * [`Error::Argument`] for a grid beyond the limits, and for a launch that does not satisfy the
 ///   conditions of [`require!`](crate::require!).
 ///
 /// # Panics
@@ -95,7 +95,7 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
 /// # Errors
 /// [`Error::Argument`] at the location of the condition that does not hold.
 pub(super) fn check_conditions(name: &str, module: &Module, grid: [u32; 3], words: &[u64]) -> Result<()> {
-    if module.required.is_empty() || pass::meets_conditions(module, grid, words) == Some(true) {
+    if module.required.is_empty() || pass::satisfies_conditions(module, grid, words) == Some(true) {
         return Ok(());
     }
     let mut module = module.clone();
@@ -128,7 +128,7 @@ impl Launch<'_> {
     /// Writes the proofs of the first launch of a compiled kernel to standard error.
     #[cold]
     #[track_caller]
-    pub(super) fn say_proof(&self, call: &Call<'_>, remarks: &Remarks) {
+    pub(super) fn emit_proof_remark(&self, call: &Call<'_>, remarks: &Remarks) {
         if !remarks.is_first_proof() {
             return;
         }

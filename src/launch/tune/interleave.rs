@@ -8,34 +8,34 @@ use crate::error::Result;
 use crate::runtime::{Bench, Stream, Times};
 
 /// Work of a candidate on a state.
-pub(super) type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+pub(super) type Candidate<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
 /// Executes a part of the measurement of one candidate, by index; returns its times or its failure.
 pub(super) type Attempt<'a> = &'a dyn Fn(usize, &mut dyn FnMut() -> Result<Times>) -> Result<Result<Times>, Ended>;
 
-/// Limit of the turns of each candidate.
-pub(super) const TURNS: usize = 5;
+/// Limit of the parts of the measurement of each candidate.
+pub(super) const PARTS: usize = 5;
 
 /// Measures candidates alternately: a part of the executions of each, then the next part in reverse
 /// order. Each part begins with a state that `restore` has restored. A candidate that fails has no
-/// further turn.
+/// further part.
 ///
 /// # Errors
 /// Errors of `restore`, and errors of `attempt` that end the search.
-pub(super) fn in_turns<S>(
+pub(super) fn interleaved<S>(
     bench: Bench,
     stream: &Stream,
     state: &mut S,
-    ways: &[Way<'_, S>],
+    ways: &[Candidate<'_, S>],
     restore: &dyn Fn(&mut S) -> Result<()>,
     attempt: Attempt<'_>,
 ) -> Result<Vec<Result<Times>>, Ended> {
     let runs = bench.num_runs();
-    let turns = runs.clamp(1, TURNS);
+    let turns = runs.clamp(1, PARTS);
     let mut all: Vec<Result<Vec<Duration>>> = ways.iter().map(|_| Ok(Vec::new())).collect();
     for turn in 0..turns {
         let part = runs * (turn + 1) / turns - runs * turn / turns;
-        // The device is warm after the first turn; one execution fills the caches for this
+        // The device is warm after the first part; one execution fills the caches for this
         // candidate.
         let bench = if turn == 0 { bench.runs(part) } else { bench.warm_up(1).runs(part) };
         for place in 0..ways.len() {

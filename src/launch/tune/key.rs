@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn code_with_checks_has_answers_of_its_own() {
+    fn code_with_checks_has_its_own_results() {
         let request = |checks, races, exact| CompileRequest {
             hints: Hints::new(),
             backend: Backend::Ptx,

@@ -193,8 +193,8 @@ impl<S, C> Tuner<S, C> {
         Tuner { limit: Some(limit), ..self }
     }
 
-    /// Sets the name of the search. It identifies the inputs of the result besides the kernels and
-    /// the device, for example the extents of arrays.
+    /// Sets the name of the search. It identifies the inputs of the result other than the kernels
+    /// and the device, for example the extents of arrays.
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -313,7 +313,7 @@ impl<S, C> Tuner<S, C> {
         Tuner { kernels: Some(Box::new(kernels)), ..self }
     }
 
-    /// Sets the maximum number of trials besides the first configuration.
+    /// Sets the maximum number of trials after the first configuration.
     ///
     /// The configurations with the least estimated time are tried ([`Tuner::kernels`]). The
     /// estimate uses the work, the rates of the device, and the utilization of the last wave of

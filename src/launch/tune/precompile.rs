@@ -52,7 +52,7 @@ pub(super) fn compiled<S, C>(
             described
         }));
     }
-    // A failure is reported by the execution, which fails in the same way.
+    // A failure is reported by the execution, which fails with the same error.
     let _ = compile_each(all, limit, |_| ());
     kernels.into_iter().map(|kernels| Ok(qualities(device, &kernels?))).collect::<Vec<Result<_, Error>>>()
 }

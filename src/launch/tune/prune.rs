@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_do_better_is_left_out() {
+    fn dominated_configurations_are_left_out() {
         let spills = Qualities { spilled: 64, ..plain() };
         let threads = Qualities { by_copy_engine: 0, ..plain() };
         let fma = Qualities { on_tensor_cores: 0, ..plain() };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_round_takes_as_long_as_a_full_one() {
+    fn a_last_wave_needs_the_time_of_a_full_one() {
         let least = Duration::from_micros(100);
         assert_eq!(estimate(least, 264, 132).as_micros(), 100);
         assert_eq!(estimate(least, 133, 132).as_micros(), 198);

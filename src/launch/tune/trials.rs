@@ -5,7 +5,7 @@ use std::fmt;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use super::interleave::{TURNS, Way, in_turns};
+use super::interleave::{Candidate, PARTS, interleaved};
 use super::key::text_of;
 use super::options::Tuner;
 use super::precompile::compiled;
@@ -28,11 +28,11 @@ const TIE: f64 = 0.01;
 const FINALISTS: usize = 12;
 const CLOSE: f64 = 1.03;
 
-/// Time of a turn of the second measurement. A GPU at its power limit needs a part of it to adapt
+/// Time of a part of the second measurement. A GPU at its power limit needs a part of it to adapt
 /// its clock to the current work.
-const TURN: Duration = Duration::from_millis(50);
+const PART_TIME: Duration = Duration::from_millis(50);
 
-/// Limit of the executions of one configuration in a turn.
+/// Limit of the executions of one configuration in a part.
 const MAX_RUNS: usize = 50;
 
 /// Measurements, the fastest first, and the index of the winner.
@@ -151,8 +151,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let restore = |sets: &mut Sets<'_, S>| self.restored(sets);
         let measure = |bench: Bench, sets: &mut Sets<'_, S>, all: &[&C]| {
             let ways: Vec<_> = all.iter().map(|&c| move |sets: &mut Sets<'_, S>| work(sets.next(), c)).collect();
-            let ways: Vec<Way<'_, Sets<'_, S>>> = ways.iter().map(|way| way as _).collect();
-            in_turns(bench, &stream, sets, &ways, &restore, &|at, part| {
+            let ways: Vec<Candidate<'_, Sets<'_, S>>> = ways.iter().map(|way| way as _).collect();
+            interleaved(bench, &stream, sets, &ways, &restore, &|at, part| {
                 self.doing(at + 1, all.len(), &format!("measuring {}", text_of(all[at])));
                 self.attempt(device, all[at], part)
             })
@@ -190,12 +190,12 @@ fn close(times: &[[Duration; 2]]) -> Vec<usize> {
     times.iter().enumerate().filter(|(_, of)| is_close(of)).map(|(at, _)| at).take(FINALISTS).collect()
 }
 
-/// Increases the number of executions so that a turn has sufficient time; `each`: the time of one
+/// Increases the number of executions so that a part has sufficient time; `each`: the time of one
 /// execution.
 fn longer(bench: Bench, each: Duration) -> Bench {
     let run = each.as_secs_f64().max(1e-6) * bench.num_repeats() as f64;
-    let runs = (TURN.as_secs_f64() / run).ceil() as usize;
-    bench.runs(bench.num_runs().max(TURNS * runs.min(MAX_RUNS)))
+    let runs = (PART_TIME.as_secs_f64() / run).ceil() as usize;
+    bench.runs(bench.num_runs().max(PARTS * runs.min(MAX_RUNS)))
 }
 
 /// Returns the index of the best one. Items: whether it is the default, and its time; `None` if it
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ties_go_to_the_default() {
+    fn ties_select_the_default() {
         assert!(!second_wins((false, 1.0), (false, 1.001)));
         assert!(second_wins((false, 1.001), (false, 1.0)));
         assert!(second_wins((false, 1.0), (true, 1.009)));
@@ -287,11 +287,11 @@ mod tests {
     }
 
     #[test]
-    fn turns_of_the_fastest_take_as_long_as_clocks_need() {
+    fn parts_of_the_fastest_have_a_minimum_time() {
         let runs =
             |each, repeats| longer(Bench::new().runs(10).repeats(repeats), Duration::from_micros(each)).num_runs();
-        assert_eq!([runs(1, 1), runs(1500, 1), runs(150_000, 1)], [TURNS * MAX_RUNS, TURNS * 34, 10]);
-        assert_eq!(runs(1500, 3), TURNS * 12);
+        assert_eq!([runs(1, 1), runs(1500, 1), runs(150_000, 1)], [PARTS * MAX_RUNS, PARTS * 34, 10]);
+        assert_eq!(runs(1500, 3), PARTS * 12);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! States that configurations work on: the state of the program, or copies of it, used in turn.
+//! States that configurations work on: the state of the program, or copies of it, used in rotation.
 
 use crate::error::{Error, Result};
 use crate::runtime::{Bench, Device, Scratch};

@@ -1,8 +1,8 @@
 //! Layout conversions through shared memory with affine addresses.
 //!
-//! The offset of an element is the sum of one weight for each bit of its index. If each of these
-//! bits is one bit of registers, lanes or warps on both sides, the contribution of the registers is
-//! an immediate part of the address. A thread computes its own part once for each side; XOR
+//! The offset of an element is the sum of one weight for each bit of its index. Each of these bits
+//! may be one bit of registers, lanes or warps on both sides. The contribution of the registers is
+//! then an immediate part of the address. A thread computes its own part once for each side; XOR
 //! swizzles need one more instruction for most accesses. The weights avoid bank conflicts like
 //! padding. Each weight is larger than the sum of those before, so that the offsets of all elements
 //! differ.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_agree_and_keep_banks_apart() {
+    fn both_sides_agree_without_bank_conflicts() {
         let layout = |registers: &[u32]| {
             let (register, rest): (Vec<u32>, Vec<u32>) = (0..12).partition(|bit| registers.contains(bit));
             let bases = |bits: &[u32]| bits.iter().map(|bit| 1 << bit).collect::<Vec<u32>>();

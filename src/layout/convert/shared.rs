@@ -2,7 +2,7 @@
 //!
 //! The offset of an element in the buffer is an F2-linear function of its index. The columns of its
 //! matrix are the elements of one vector (common to both layouts), then those of one row of banks,
-//! then those of different rows. A wavefront has no conflict if no two of its elements differ by a
+//! then those of different rows. Two elements of a wavefront conflict if they differ by a
 //! combination of row and vector columns that is not a combination of vector columns alone. The
 //! rows are therefore a common complement of the lane spaces of both sides. Each pair of subspaces
 //! of equal dimension has such a complement over any field, so neither side has bank conflicts.
@@ -84,7 +84,7 @@ impl SharedPlan {
     }
 
     /// Returns the wavefronts of all stores and of all loads of the tile block in excess of the
-    /// minimum, which is one for each 128 bytes of an access of a warp.
+    /// minimum. The minimum is one for each 128 bytes of an access of a warp.
     ///
     /// ```
     /// use cutlet::layout::{Layout, SharedPlan};

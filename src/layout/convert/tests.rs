@@ -231,7 +231,7 @@ fn rounds_bound_the_buffer() {
 }
 
 #[test]
-fn what_cannot_be_converted() {
+fn unsupported_conversions() {
     let half = Layout::new([64], vec![], vec![1, 2, 4, 8, 16], vec![]);
     let whole = Layout::blocked(&[64], &[0], 1, 1);
     assert_eq!(Conversion::plan(&half, &whole, 32, 1 << 16), None);

@@ -179,7 +179,7 @@ impl Body {
             );
             return Some(1);
         }
-        // Downwards an unsigned counter goes by the size of the step.
+        // A descending unsigned counter decreases by the magnitude of the step.
         let number = if range.signed { step } else { step.abs() };
         Some(if self.fits(t, range, ("step", step), number) { step } else { 1 })
     }

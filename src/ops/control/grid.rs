@@ -94,7 +94,7 @@ pub fn swizzle_2d(
         let (rows, columns, group) = (scalar(0) + rows, scalar(0) + columns, group.max(1));
         let size = columns * group;
         let first = number / size * group;
-        // The last group may have fewer rows, and blocks behind it have none.
+        // The last group may have fewer rows, and later blocks have none.
         let height = (rows - first).min(group);
         let within = number % size;
         [first + within % height, within / height]

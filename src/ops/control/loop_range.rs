@@ -157,7 +157,8 @@ impl<C, H: HostCount> LoopStep<C> for H {
 /// An end or the step of a range.
 #[derive(Clone, Copy, Debug)]
 pub enum Bound {
-    /// A host number, exactly as the user gave it. The loop checks that it fits the counter's type.
+    /// A host number, exactly as the user passed it. The loop checks that it fits the counter's
+    /// type.
     Host(i128),
     /// A recorded scalar of the counter's type.
     Value(ValueHandle),
@@ -394,7 +395,7 @@ impl<C: Count> StepRange<C> {
     }
 
     /// Hint: number of stages of the loop's pipeline in shared memory (`num_stages` of Triton's
-    /// `tl.range`). With 1 no load runs ahead.
+    /// `tl.range`). With 1, each load is issued in its own iteration.
     ///
     /// The hint is of this loop alone and not of loops in it, and precedes
     /// [`Hints::num_stages`](crate::Hints). If shared memory has no space for the stages, there are

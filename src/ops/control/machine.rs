@@ -60,8 +60,8 @@ pub fn clock() -> Scalar<u64> {
 /// multiprocessors of a GPU. Its resolution depends on the GPU, and is between 32 ns and 1 µs on
 /// known ones.
 ///
-/// As for [`clock`], all threads get one number, each read is executed, the cpu device returns the
-/// next number of a counter, and the tileir back end refuses the kernel.
+/// As for [`clock`], all threads get one number, and each read is executed. The cpu device returns
+/// the next number of a counter. The tileir back end refuses the kernel.
 ///
 /// ```
 /// use cutlet as ct;

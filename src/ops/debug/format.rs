@@ -44,7 +44,7 @@ struct Spec {
 /// The values of a message, whose numbers are in marks in the text.
 struct Marked {
     /// Text before the number of a value. A part of it is random for each message, so that neither
-    /// other text nor marks of other messages are taken for values.
+    /// other text nor marks of other messages are parsed as values.
     opening: String,
     specs: Vec<Spec>,
 }

@@ -104,7 +104,7 @@ macro_rules! operators {
             type Output = Tile<T, R>;
             #[track_caller]
             fn $method(self, rhs: B) -> Tile<T, R> {
-                binary(caller_location(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.beside())
+                binary(caller_location(), $symbol, $method(T::DTYPE, sign::<T>()), value(self).source, rhs.broadcast_source())
             }
         }
         operators!(@ranks $trait $method $symbol $bound: 1 < 2, 1 < 3, 1 < 4, 2 < 3, 2 < 4, 3 < 4);

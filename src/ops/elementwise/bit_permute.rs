@@ -3,7 +3,7 @@
 use crate::element::Int;
 use crate::ir::Value;
 use crate::ops::support::expr_builder::{Calc, formula};
-use crate::ops::support::operand::{BroadcastOperand, beside, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
 methods! { [Int]
@@ -42,7 +42,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn funnel_shl(self, low: impl BroadcastOperand<Self>, n: impl BroadcastOperand<Self>) -> Self {
-        let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
+        let operands = [value(self), arg_of::<Self>(low), arg_of::<Self>(n)];
         formula(caller_location(), "funnel_shl", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
             let (upper, lower) = (c.shl(v[0], there), c.shr(v[1], one));
@@ -63,7 +63,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn funnel_shr(self, low: impl BroadcastOperand<Self>, n: impl BroadcastOperand<Self>) -> Self {
-        let operands = [value(self), beside::<Self>(low), beside::<Self>(n)];
+        let operands = [value(self), arg_of::<Self>(low), arg_of::<Self>(n)];
         formula(caller_location(), "funnel_shr", &operands, |c, v| {
             let [there, back, one] = amounts(c, v[2]);
             let (upper, lower) = (c.shl(v[0], one), c.shr(v[1], there));

@@ -6,7 +6,7 @@ use super::convert::{Kind, convert};
 use crate::element::Int;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, formula};
-use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, caller_location};
 
 fn ones(c: &mut Calc<'_>, x: Value) -> Value {
@@ -137,7 +137,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn saturating_add(self, other: impl BroadcastOperand<Self>) -> Self {
-        formula(caller_location(), "saturating_add", &[value(self), beside::<Self>(other)], |c, v| {
+        formula(caller_location(), "saturating_add", &[value(self), arg_of::<Self>(other)], |c, v| {
             let sum = c.addi(v[0], v[1]);
             if !T::SIGNED {
                 let all = c.bits(u64::MAX);
@@ -162,7 +162,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn saturating_sub(self, other: impl BroadcastOperand<Self>) -> Self {
-        formula(caller_location(), "saturating_sub", &[value(self), beside::<Self>(other)], |c, v| {
+        formula(caller_location(), "saturating_sub", &[value(self), arg_of::<Self>(other)], |c, v| {
             let difference = c.subi(v[0], v[1]);
             if !T::SIGNED {
                 let zero = c.bits(0);
@@ -186,7 +186,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn rotate_left(self, n: impl BroadcastOperand<Self>) -> Self {
-        formula(caller_location(), "rotate_left", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
+        formula(caller_location(), "rotate_left", &[value(self), arg_of::<Self>(n)], |c, v| rotated(c, v[0], v[1], true))
     }
 
     /// Rotates the bits to the right by `n` places. `n` counts modulo the width.
@@ -200,7 +200,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn rotate_right(self, n: impl BroadcastOperand<Self>) -> Self {
-        formula(caller_location(), "rotate_right", &[value(self), beside::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
+        formula(caller_location(), "rotate_right", &[value(self), arg_of::<Self>(n)], |c, v| rotated(c, v[0], v[1], false))
     }
 
     /// Quotient, rounded toward zero, and remainder, with one division:
@@ -224,7 +224,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn div_rem(self, divisor: impl BroadcastOperand<Self>) -> (Self, Self) {
-        let divisor = beside::<Self>(divisor);
+        let divisor = arg_of::<Self>(divisor);
         let quotient: Self = formula(caller_location(), "div_rem", &[value(self), divisor], |c, v| c.divi(v[0], v[1]));
         let remainder = formula(caller_location(), "div_rem", &[value(self), value(quotient), divisor], |c, v| {
             let whole = c.muli(v[1], v[2]);

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::element::{ByteSized, Comparable, Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Sign, Value};
 use crate::ops::support::float_mode::scoped;
-use crate::ops::support::operand::{BroadcastOperand, Operand, beside, elementwise, methods, operand, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, Operand, arg_of, elementwise, methods, operand, uniform, value};
 use crate::sealed::Sealed;
 use crate::tile::{Arg, Handle, Scalar, Source, Tile, TileLike, Trace, caller_location};
 
@@ -44,7 +44,7 @@ macro_rules! comparisons {
             #[track_caller]
             #[must_use]
             pub fn $name(&self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(caller_location(), stringify!($name), &[value(*self), beside::<Self>(rhs)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(*self), arg_of::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -192,7 +192,7 @@ macro_rules! unordered_comparisons {
             #[track_caller]
             #[must_use]
             pub fn $name(self, rhs: impl BroadcastOperand<Self>) -> <Self as TileLike>::With<bool> {
-                elementwise(caller_location(), stringify!($name), &[value(self), beside::<Self>(rhs)], |t, v, shape| {
+                elementwise(caller_location(), stringify!($name), &[value(self), arg_of::<Self>(rhs)], |t, v, shape| {
                     mask(t, CmpPred::$pred, CmpOrder::$order, T::DTYPE, T::SIGNED, v[0], v[1], shape)
                 })
             }
@@ -293,7 +293,7 @@ pub trait Comparand<O>: Sealed + Copy {
 #[diagnostic::do_not_recommend]
 impl<O, B: BroadcastOperand<O>> Comparand<O> for B {
     fn compared(self) -> Source {
-        self.beside()
+        self.broadcast_source()
     }
 }
 
@@ -365,7 +365,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn clamp(self, low: impl BroadcastOperand<Self>, high: impl BroadcastOperand<Self>) -> Self {
-        let operands = [value(self), beside::<Self>(low), beside::<Self>(high)];
+        let operands = [value(self), arg_of::<Self>(low), arg_of::<Self>(high)];
         elementwise(caller_location(), "clamp", &operands, |t, v, shape| {
             let (max, attrs) = extremum::<T>(Opcode::MaxF, Opcode::MaxI);
             let raised = t.put(max, &[v[0], v[1]], attrs, T::DTYPE, shape);

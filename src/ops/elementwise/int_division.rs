@@ -4,7 +4,7 @@ use super::arithmetic::{check_divisor, sign};
 use super::compare::mask;
 use crate::element::{Element, Int, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
-use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, value};
 use crate::tile::{Arg, Place, Scalar, Tile, Trace, caller_location};
 
 /// `a / b`, rounded in a direction. Floats are divided and then rounded to a whole number.
@@ -106,7 +106,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn floor_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(caller_location(), "floor_div", &checked(caller_location(), "floor_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
+        elementwise(caller_location(), "floor_div", &checked(caller_location(), "floor_div", value(self), arg_of::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::NegInf)
         })
     }
@@ -123,7 +123,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn ceil_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(caller_location(), "ceil_div", &checked(caller_location(), "ceil_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
+        elementwise(caller_location(), "ceil_div", &checked(caller_location(), "ceil_div", value(self), arg_of::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::PosInf)
         })
     }
@@ -140,7 +140,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn trunc_div(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(caller_location(), "trunc_div", &checked(caller_location(), "trunc_div", value(self), beside::<Self>(divisor)), |t, v, shape| {
+        elementwise(caller_location(), "trunc_div", &checked(caller_location(), "trunc_div", value(self), arg_of::<Self>(divisor)), |t, v, shape| {
             divide::<T>(t, v, shape, Rounding::Zero)
         })
     }
@@ -157,7 +157,7 @@ methods! { [Number]
     #[track_caller]
     #[must_use]
     pub fn modulo(self, divisor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(caller_location(), "modulo", &checked(caller_location(), "modulo", value(self), beside::<Self>(divisor)), floored_remainder::<T>)
+        elementwise(caller_location(), "modulo", &checked(caller_location(), "modulo", value(self), arg_of::<Self>(divisor)), floored_remainder::<T>)
     }
 }
 
@@ -173,6 +173,6 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn mul_hi(self, factor: impl BroadcastOperand<Self>) -> Self {
-        elementwise(caller_location(), "mul_hi", &[value(self), beside::<Self>(factor)], high_product::<T>)
+        elementwise(caller_location(), "mul_hi", &[value(self), arg_of::<Self>(factor)], high_product::<T>)
     }
 }

@@ -7,7 +7,7 @@ use super::compare::mask;
 use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
 use crate::ops::support::float_mode::scoped;
-use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, uniform, value};
 use crate::tile::{Scalar, Tile, TileLike, caller_location};
 
 macro_rules! unary_functions {
@@ -179,7 +179,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn pow(self, exponent: impl BroadcastOperand<Self>) -> Self {
-        uniform(caller_location(), "pow", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
+        uniform(caller_location(), "pow", Opcode::PowF, vec![], &[value(self), arg_of::<Self>(exponent)])
     }
 
     /// `self` to the power of `exponent`, as [`pow`](Tile::pow): the name in `std`.
@@ -193,7 +193,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn powf(self, exponent: impl BroadcastOperand<Self>) -> Self {
-        uniform(caller_location(), "powf", Opcode::PowF, vec![], &[value(self), beside::<Self>(exponent)])
+        uniform(caller_location(), "powf", Opcode::PowF, vec![], &[value(self), arg_of::<Self>(exponent)])
     }
 
     /// Angle of the point (x, `self`) in radians, between -π and π: `y.atan2(x)`.
@@ -208,7 +208,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn atan2(self, x: impl BroadcastOperand<Self>) -> Self {
-        uniform(caller_location(), "atan2", Opcode::Atan2, vec![], &[value(self), beside::<Self>(x)])
+        uniform(caller_location(), "atan2", Opcode::Atan2, vec![], &[value(self), arg_of::<Self>(x)])
     }
 
     /// Returns true for each element that is NaN.

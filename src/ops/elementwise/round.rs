@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
 use crate::ir::{CmpPred, Opcode, Value};
 use crate::ops::support::expr_builder::{Calc, formula};
-use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, Trace, caller_location};
 
 /// Number of fraction bits of a float type.
@@ -151,7 +151,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn copysign(self, sign: impl BroadcastOperand<Self>) -> Self {
-        formula(caller_location(), "copysign", &[value(self), beside::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
+        formula(caller_location(), "copysign", &[value(self), arg_of::<Self>(sign)], |c, v| c.with_sign_of(v[0], v[1]))
     }
 
     /// The next float after `self` toward `other`. The result is `other` if both are equal, and NaN
@@ -174,7 +174,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn nextafter(self, other: impl BroadcastOperand<Self>) -> Self {
-        let operands = [value(self), beside::<Self>(other)];
+        let operands = [value(self), arg_of::<Self>(other)];
         elementwise(caller_location(), "nextafter", &operands, |t, v, shape| next_after::<T>(t, v[0], v[1], shape))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::element::{Element, Int};
 use crate::ir::{Attr, Opcode, Overflow};
-use crate::ops::support::operand::{BroadcastOperand, beside, methods, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, methods, uniform, value};
 use crate::tile::{Arg, Place, Scalar, Tile, TileLike, caller_location};
 
 #[track_caller]
@@ -40,7 +40,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_add(self, other: impl BroadcastOperand<Self>) -> Self {
-        promised(caller_location(), "unchecked_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
+        promised(caller_location(), "unchecked_add", Opcode::AddI, &[value(self), arg_of::<Self>(other)])
     }
 
     /// `self - other`, with the assumption that every difference fits the type; see
@@ -60,7 +60,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_sub(self, other: impl BroadcastOperand<Self>) -> Self {
-        promised(caller_location(), "unchecked_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
+        promised(caller_location(), "unchecked_sub", Opcode::SubI, &[value(self), arg_of::<Self>(other)])
     }
 
     /// `self * factor`, with the assumption that every product fits the type; see
@@ -80,7 +80,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
-        promised(caller_location(), "unchecked_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
+        promised(caller_location(), "unchecked_mul", Opcode::MulI, &[value(self), arg_of::<Self>(factor)])
     }
 
     /// `self << n`, with the assumption that `n` is less than the width and that `self * 2^n` fits
@@ -100,6 +100,6 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub unsafe fn unchecked_shl(self, n: impl BroadcastOperand<Self>) -> Self {
-        promised(caller_location(), "unchecked_shl", Opcode::ShlI, &[value(self), beside::<Self>(n)])
+        promised(caller_location(), "unchecked_shl", Opcode::ShlI, &[value(self), arg_of::<Self>(n)])
     }
 }

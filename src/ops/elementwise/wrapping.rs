@@ -3,7 +3,7 @@
 use super::convert::{Kind, convert};
 use crate::element::{CastTo, Int};
 use crate::ir::{Attr, Opcode, Overflow};
-use crate::ops::support::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, uniform, value};
 use crate::tile::{Arg, Place, Scalar, Tile, TileLike, caller_location};
 
 #[track_caller]
@@ -25,7 +25,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn wrapping_add(self, other: impl BroadcastOperand<Self>) -> Self {
-        wrapping(caller_location(), "wrapping_add", Opcode::AddI, &[value(self), beside::<Self>(other)])
+        wrapping(caller_location(), "wrapping_add", Opcode::AddI, &[value(self), arg_of::<Self>(other)])
     }
 
     /// `self - other` modulo 2^width, as `-`, without the check of
@@ -41,7 +41,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn wrapping_sub(self, other: impl BroadcastOperand<Self>) -> Self {
-        wrapping(caller_location(), "wrapping_sub", Opcode::SubI, &[value(self), beside::<Self>(other)])
+        wrapping(caller_location(), "wrapping_sub", Opcode::SubI, &[value(self), arg_of::<Self>(other)])
     }
 
     /// `self * factor` modulo 2^width, as `*`, without the check of
@@ -58,7 +58,7 @@ methods! { [Int]
     #[track_caller]
     #[must_use]
     pub fn wrapping_mul(self, factor: impl BroadcastOperand<Self>) -> Self {
-        wrapping(caller_location(), "wrapping_mul", Opcode::MulI, &[value(self), beside::<Self>(factor)])
+        wrapping(caller_location(), "wrapping_mul", Opcode::MulI, &[value(self), arg_of::<Self>(factor)])
     }
 
     /// The low bits as another integer type, as [`cast`](Tile::cast), without the check of

@@ -101,7 +101,7 @@ where
     /// `[b, n, k]`. `n` is a power of two of at most 128. The other triangle is not read.
     /// [`TriangularOptions`] has the triangle, the diagonal and the transposition.
     ///
-    /// A zero on the diagonal is not detected. The division by it gives infinities or NaN, as
+    /// A zero on the diagonal is not detected. The division by it returns infinities or NaN, as
     /// LAPACK's `trsm`. Matrices of up to 32 rows are solved by substitution. Larger ones are
     /// solved by blocks with the inverses of the diagonal blocks: one zero makes its block of rows
     /// NaN.

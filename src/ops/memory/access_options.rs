@@ -74,14 +74,14 @@ pub struct StoreOptions {
 
 /// A hint at the time that caches should keep the elements of an access. Never changes results.
 ///
-/// The ptx back end puts it into the instructions of accesses by threads. Tiles that a loop or the
-/// tensor memory accelerator copies ahead bypass the first-level cache. The other back ends ignore
+/// The ptx back end emits it with the instructions of accesses by threads. Tiles that a loop or the
+/// tensor memory accelerator prefetches bypass the first-level cache. The other back ends ignore
 /// the hint.
 ///
 /// ```
 /// # use cutlet::doctest::*;
 /// fn copy(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-///     // Each element is touched once.
+///     // Each element is accessed once.
 ///     let x = x.load_with(ct::bid(0), [256], ct::LoadOptions::new().cache(ct::Cache::EvictFirst));
 ///     y.store_with(ct::bid(0), x, ct::StoreOptions::new().cache(ct::Cache::Streaming));
 /// }
@@ -140,7 +140,7 @@ pub(crate) struct AccessOptions {
     pub allow_tma: Option<bool>,
     /// True if the caller promises that all elements are inside of the array.
     pub unchecked: bool,
-    /// True if tiles outside of the array are meant.
+    /// True if tiles outside of the array are intended.
     pub clipped: bool,
 }
 
@@ -218,8 +218,8 @@ pub(crate) use options;
 
 macro_rules! option {
     (mask $example:tt) => {
-        /// Restricts the access to elements whose mask is true. The positions of all others may be
-        /// anywhere.
+        /// Restricts the access to elements whose mask is true. All other positions are
+        /// unrestricted.
         ///
         #[doc = example!($example "" ".mask(ct::astile([true, true, false, false]))" "" "[3, 3, 0, 0]")]
         #[must_use]
@@ -278,12 +278,12 @@ macro_rules! option {
         }
     };
     (latency $example:tt) => {
-        /// Hints at the time that the access may take, from 1 (short) to 10 (long): how early to
-        /// start it. Never changes results.
+        /// Hints at the latency of the access, from 1 (short) to 10 (long), which determines how
+        /// early it is issued. Never changes results.
         ///
-        /// The ptx back end uses it for loads of tiles that a loop copies ahead: it is the number
-        /// of tiles that are in shared memory or in flight at a time. The number is at least 2, and
-        /// is limited by shared memory. The stages of the loop or the launch have precedence.
+        /// The ptx back end uses it for loads of tiles that a loop prefetches: it is the number of
+        /// tiles that are in shared memory or in flight at a time. The number is at least 2, and is
+        /// limited by shared memory. The stages of the loop or the launch have precedence.
         ///
         #[doc = example!($example "" ".latency(8)" "" "[3; 4]")]
         #[must_use]
@@ -314,8 +314,9 @@ macro_rules! option {
         }
     };
     (clipped $example:tt) => {
-        /// States that tile indices outside of the array are meant, as in a grid for the largest of
-        /// several problems. Never changes results: loads read padding, and stores have no effect.
+        /// States that tile indices outside of the array are intended, as in a grid for the largest
+        /// of several problems. Never changes results: loads read padding, and stores have no
+        /// effect.
         ///
         /// [`Checks::bounds`](crate::Checks) reports such indices of all other accesses.
         ///
@@ -328,8 +329,8 @@ macro_rules! option {
     };
     (check_bounds $example:tt) => {
         /// With `false`, **promises** that no element of the access (under its mask, if it has one)
-        /// is outside of the array. No check is then needed. The cpu back end checks it all the
-        /// same, and reports a broken promise.
+        /// is outside of the array. No check is then needed. The cpu back end nevertheless checks
+        /// it, and reports a broken promise.
         ///
         /// # Safety
         /// With `false`, every element that an access with these options names is inside of its

@@ -1,8 +1,8 @@
-//! Orders of memory accesses, and the part of the machine that they hold for.
+//! Orders of memory accesses, and their scopes.
 
 use crate::ir::{Attr, MemOrder, MemScope};
 
-/// For whom the order of an access holds.
+/// Scope of a memory order: the threads that the order includes.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -37,17 +37,17 @@ impl Scope {
     }
 }
 
-/// The order of an access; none said is weak.
+/// The order of an access; `None` is weak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Order(pub Option<(MemOrder, Scope)>);
 
 impl Order {
-    /// This order for this scope.
+    /// Returns this order for this scope.
     pub fn new(order: MemOrder, scope: Scope) -> Order {
         Order(Some((order, scope)))
     }
 
-    /// The attributes that say so.
+    /// Returns the attributes of this order.
     pub fn attrs(self) -> Vec<Attr> {
         match self.0 {
             None => vec![Attr::MemOrder(MemOrder::Weak)],

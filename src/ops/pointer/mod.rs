@@ -24,7 +24,7 @@
 //!   an array.
 //!
 //! The compiler assumes nothing of pointers of unknown origin: they may alias all other pointers
-//! and arrays, and have no alignment but that of the element. The accesses of one tile block take
+//! and arrays, and have no alignment but that of the element. The accesses of one tile block have
 //! place in program order, through pointers and arrays.
 //!
 //! The cpu back end reports some violations: addresses that are no multiples of the size of the
@@ -77,8 +77,8 @@ use crate::tile::{Array, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller
 pub use crate::tile::{Ptr, PtrTile};
 
 /// An offset of a [`Ptr`] in elements. With a number (i64) or a `Scalar` of integers the result is
-/// a [`Ptr`], with a tile of integers a [`PtrTile`] of its rank, with a range (`0..64`, of usize,
-/// or [`span`](crate::span)) a [`PtrTile`] with one axis.
+/// a [`Ptr`]. With a tile of integers it is a [`PtrTile`] of its rank. With a range (`0..64`, of
+/// usize, or [`span`](crate::span)) it is a [`PtrTile`] with one axis.
 ///
 /// This trait is sealed.
 ///

@@ -190,9 +190,9 @@ fn to_floats(c: &mut Calc<'_>, word: Value, random: Value, mantissa: i64, least:
     c.or(rounded, sign)
 }
 
-/// Returns of a magnitude the fraction of 2³² that is dropped, the bits of the number below, and
-/// their distance from those of the number above. Below the exponent field `last`, each step drops
-/// one more bit than `dropped`.
+/// For a magnitude, returns the dropped fraction of 2³², the bits of the number below, and their
+/// distance from those of the number above. Below the exponent field `last`, each step drops one
+/// more bit than `dropped`.
 fn in_parts(c: &mut Calc<'_>, magnitude: Value, dropped: i64, last: i64) -> (Value, Value, Value) {
     let numbers = [0, 1, MANTISSA, 31, 32, dropped, last + dropped + 1, last + 1].map(|n| c.bits(n as u64));
     let [zero, one, mantissa, most, word, dropped, sum, normal] = numbers;
@@ -200,7 +200,7 @@ fn in_parts(c: &mut Calc<'_>, magnitude: Value, dropped: i64, last: i64) -> (Val
     let is_normal = c.is(CmpPred::Ge, exponent, normal);
     let of_subnormal = c.subi(sum, exponent);
     let count = c.select(is_normal, dropped, of_subnormal);
-    // Bits below the leading one are dropped: the exponent field takes a carry.
+    // Bits below the leading one are dropped: a carry increments the exponent field.
     let is_less = c.is(CmpPred::Gt, count, mantissa);
     let within = c.select(is_less, mantissa, count);
     let up = c.subi(word, within);

@@ -53,7 +53,7 @@ macro_rules! floats {
         impl Sorted for $name {
             type Key = $key;
             fn keys<const R: usize>(tile: Tile<$name, R>) -> Tile<$key, R> {
-                // NaNs are greater than all numbers, whatever their sign.
+                // NaNs of either sign are greater than all numbers.
                 let tile = select(tile.isnan(), <$name as Element>::from_f64(f64::NAN), tile);
                 turned_if_negative(tile.bitcast::<$key>())
             }
@@ -175,7 +175,8 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(
     let axis = axis.axis(R);
     let (place, mut carried) = (caller_location(), Vec::new());
     values.raws(&mut carried);
-    let fits = has_axis(place, "sort_by_key", keys, axis) && record(|t| t.beside(place, keys.raw(), &carried));
+    let fits =
+        has_axis(place, "sort_by_key", keys, axis) && record(|t| t.has_shape_of_keys(place, keys.raw(), &carried));
     if !fits {
         return (keys, values);
     }
@@ -185,7 +186,7 @@ pub fn sort_by_key<T: Sorted, V: TileSet, const R: usize>(
 
 impl Trace {
     /// Reports values whose shape differs from that of the keys.
-    fn beside(&mut self, place: Place, keys: ValueHandle, values: &[ValueHandle]) -> bool {
+    fn has_shape_of_keys(&mut self, place: Place, keys: ValueHandle, values: &[ValueHandle]) -> bool {
         let shape = self.shape(keys);
         let Some(other) = values.iter().map(|&value| self.shape(value)).find(|other| *other != shape) else {
             return true;

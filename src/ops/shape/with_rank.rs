@@ -100,7 +100,7 @@ mod tests {
     use super::fitted;
 
     #[test]
-    fn axes_of_extent_one_come_and_go() {
+    fn axes_of_extent_one_are_added_and_removed() {
         for (shape, rank, want) in [
             (&[4, 8][..], 2, Some(&[4, 8][..])),
             (&[8], 3, Some(&[1, 1, 8])),

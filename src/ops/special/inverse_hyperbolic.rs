@@ -40,7 +40,7 @@ functions! {
         let rest = c.div(square, divisor);
         let less = c.add(a, rest);
         let near = log1p(c, less);
-        let value = beside_large(c, a, near);
+        let value = log_if_large(c, a, near);
         c.with_sign_of(value, x)
     };
     /// The inverse of the hyperbolic cosine, which is not negative; NaN below 1.
@@ -59,7 +59,7 @@ functions! {
         let root = c.sqrt(product);
         let sum = c.add(less, root);
         let near = log1p(c, sum);
-        let value = beside_large(c, x, near);
+        let value = log_if_large(c, x, near);
         let nan = c.number(f64::NAN);
         let outside = c.is(CmpPred::Lt, x, one);
         c.select(outside, nan, value)
@@ -83,7 +83,7 @@ functions! {
 }
 
 /// log 2a if `a` exceeds [`LARGE`], else `near`.
-fn beside_large(c: &mut Calc<'_>, a: Value, near: Value) -> Value {
+fn log_if_large(c: &mut Calc<'_>, a: Value, near: Value) -> Value {
     let (log, ln2) = (c.log(a), c.number(std::f64::consts::LN_2));
     let log = c.add(log, ln2);
     let large = c.is_number(CmpPred::Gt, a, LARGE);

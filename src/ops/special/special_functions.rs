@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::expr_builder::{Calc, float_formula, functions};
-use crate::ops::support::operand::{BroadcastOperand, beside, methods, value};
+use crate::ops::support::operand::{BroadcastOperand, arg_of, methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
 functions! {
@@ -170,7 +170,7 @@ methods! { [Float]
     #[track_caller]
     #[must_use]
     pub fn hypot(self, other: impl BroadcastOperand<Self>) -> Self {
-        float_formula(caller_location(), "hypot", &[value(self), beside::<Self>(other)], |c, v| {
+        float_formula(caller_location(), "hypot", &[value(self), arg_of::<Self>(other)], |c, v| {
             let (a, b) = (c.abs(v[0]), c.abs(v[1]));
             let (large, small) = (c.larger(a, b), c.smaller(a, b));
             let ratio = c.div(small, large);

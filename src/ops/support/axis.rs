@@ -45,10 +45,10 @@ impl Axis for i32 {
     }
 }
 
-/// Returns the number of an axis that does not exist, as it was given.
+/// Returns the number of an axis that does not exist, as the user wrote it.
 pub(crate) fn shown(axis: usize) -> isize {
     axis as isize
 }
 
-/// The way out where an axis does not exist.
+/// The fix for an axis that does not exist.
 pub(crate) const AXES_COUNT: &str = "axes are counted from 0; -1 is the last one";

@@ -1,5 +1,5 @@
-//! Elements of any type as 64-bit words, by their bits, and back: for code that is written once for
-//! all types, where [`Tile::bitcast`](crate::Tile::bitcast) wants to know them.
+//! Bit casts between elements of any type and 64-bit words, for code that is generic in the type.
+//! ([`Tile::bitcast`](crate::Tile::bitcast) requires a known type.)
 
 use super::operand::{elementwise, value};
 use crate::dtype::DType;
@@ -8,8 +8,8 @@ use crate::ir::Opcode;
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::tile::{Tile, caller_location};
 
-/// The type whose bits are read, and the unsigned integer of its width. (The bits of tf32 are those
-/// of an f32.)
+/// The type with the bits of `T`, and the unsigned integer of its width. (The bits of tf32 are
+/// those of an f32.)
 fn kinds(dtype: DType) -> (DType, Kind) {
     let read = if dtype == DType::TF32 { DType::F32 } else { dtype };
     let bits = match read.bits() {

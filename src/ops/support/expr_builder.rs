@@ -1,4 +1,4 @@
-//! Formulas over recorded values, for functions that the IR has no op for.
+//! Expressions over recorded values, for functions without an op in the IR.
 
 use super::operand::elementwise;
 use crate::dtype::DType;
@@ -8,7 +8,7 @@ use crate::ops::elementwise::compare::mask;
 use crate::tile::{Arg, Place, TileLike, Trace};
 use crate::types::float_codec;
 
-/// Values of one element type and shape, being combined.
+/// Builder of expressions over values of one element type and shape.
 pub(crate) struct Calc<'t> {
     t: &'t mut Trace,
     pub dtype: DType,
@@ -16,7 +16,7 @@ pub(crate) struct Calc<'t> {
     shape: &'t [i64],
 }
 
-/// One op with as many operands as it is given.
+/// Records one op on these operands.
 macro_rules! ops {
     ($($(#[$doc:meta])* $name:ident($($operand:ident),+) = $code:ident $([$($attr:expr),+])?;)+) => {$(
         $(#[$doc])*
@@ -62,9 +62,9 @@ impl<'t> Calc<'t> {
         floor(a) = Floor;
         ceil(a) = Ceil;
         atan2(y, x) = Atan2;
-        /// A NaN stays.
+        /// Propagates NaN.
         larger(a, b) = MaxF [Attr::Flag(Flag::PropagateNan)];
-        /// A NaN stays.
+        /// Propagates NaN.
         smaller(a, b) = MinF [Attr::Flag(Flag::PropagateNan)];
     }
 

@@ -1,6 +1,6 @@
 //! Rounding and flush-to-zero of float operations, and the modes of each operation.
 
-use super::operand::{BroadcastOperand, beside, elementwise, methods, uniform, value};
+use super::operand::{BroadcastOperand, arg_of, elementwise, methods, uniform, value};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, ConstData, Flag, Module, Op, Opcode, Rounding, Value};
@@ -47,7 +47,7 @@ impl FloatMode {
         FloatMode::default()
     }
 
-    /// Rounds this way.
+    /// Sets the rounding.
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -61,9 +61,8 @@ impl FloatMode {
         FloatMode { rounding: Some(rounding), ..self }
     }
 
-    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, and in [`with_mode`] of `log`,
-    /// `log2`, `sin`, `cos` and random numbers that are made of these, too (f32 only):
-    /// [`Rounding::Approx`].
+    /// The hardware's fast forms of `/`, `sqrt`, `exp`, `tanh`, also of `log`, `log2`, `sin`, `cos`
+    /// and random numbers in [`with_mode`] (f32 only): [`Rounding::Approx`].
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -92,9 +91,9 @@ impl FloatMode {
 
     /// A product that is added or subtracted becomes a fused multiply-add: `a * b + c`, `a * b - c`
     /// and `c - a * b` round once. Applies to `+`, `-`, `add_with` and `sub_with` with this mode,
-    /// if the operand is the result of `*` or `mul_with` with the same rounding. The left operand
-    /// comes first. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`. All back ends compute
-    /// the same.
+    /// if the operand is the result of `*` or `mul_with` with the same rounding. If both operands
+    /// are products, the left one is fused. `acc + ct::matmul(a, b)` becomes `ct::mma(a, b, acc)`.
+    /// All back ends compute the same.
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -132,12 +131,12 @@ impl From<Rounding> for FloatMode {
     }
 }
 
-/// A part of a kernel in which float operations that state no mode take this one: `+ - * /`, `fma`,
-/// `sqrt`, `rsqrt`, `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`, also those
-/// of closures. What an operation does not have, or not for its type, it leaves out: a scope that
-/// flushes to zero changes nothing for f64. Of scopes in each other the inner one counts. Functions
-/// with bounds of their own that are put together of other operations (`erf`, `sort`) stay as they
-/// are; [`Philox`](crate::random::Philox) says what becomes of random numbers.
+/// Sets the mode of float operations without a mode of their own in a part of a kernel: `+ - * /`,
+/// `fma`, `sqrt`, `rsqrt`, `exp`, `exp2`, `tanh`, `log`, `log2`, `sin`, `cos`, `max` and `min`,
+/// also those of closures. An operation ignores properties that it, or its type, does not have: a
+/// scope that flushes to zero changes nothing for f64. The innermost of nested scopes applies.
+/// Functions of several operations with error bounds of their own (`erf`, `sort`) do not change.
+/// [`Philox`](crate::random::Philox) describes the effect on random numbers.
 ///
 /// ```
 /// use cutlet as ct;
@@ -208,9 +207,9 @@ pub(crate) fn contracts() -> bool {
     !is_part() && record(|t| t.float_mode.is_some_and(|mode| mode.contract))
 }
 
-/// Records an addition or a subtraction. With `contract`, it is fused with a product if an operand
-/// is one with the same attributes, and an addition to nearest even with a matrix product that
-/// begins at zero.
+/// Records an addition or a subtraction. With `contract`, it is fused with an operand that is a
+/// product with the same attributes. An addition to nearest even is also fused with a matrix
+/// product that begins at zero.
 #[track_caller]
 pub(crate) fn sum<X: TileLike>(
     place: Place,
@@ -338,7 +337,7 @@ methods! { [Float]
     pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::AddF, mode.attrs::<T>(caller_location(), "add_with", &ARITHMETIC));
-        sum(caller_location(), "add_with", selected, &[value(self), beside::<Self>(rhs)], mode.contract)
+        sum(caller_location(), "add_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.contract)
     }
 
     /// `self - rhs`, rounded as stated.
@@ -354,7 +353,7 @@ methods! { [Float]
     pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::SubF, mode.attrs::<T>(caller_location(), "sub_with", &ARITHMETIC));
-        sum(caller_location(), "sub_with", selected, &[value(self), beside::<Self>(rhs)], mode.contract)
+        sum(caller_location(), "sub_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.contract)
     }
 
     /// `self * rhs`, rounded as stated.
@@ -370,7 +369,7 @@ methods! { [Float]
     #[must_use]
     pub fn mul_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(caller_location(), "mul_with", &ARITHMETIC);
-        uniform(caller_location(), "mul_with", Opcode::MulF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "mul_with", Opcode::MulF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// `self / rhs`, rounded as stated; on f32 also `Approx` (at most 2 ulp for moderate divisors)
@@ -386,7 +385,7 @@ methods! { [Float]
     #[must_use]
     pub fn div_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let attrs = mode.into().attrs::<T>(caller_location(), "div_with", &DIVISION);
-        uniform(caller_location(), "div_with", Opcode::DivF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "div_with", Opcode::DivF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// `self * factor + addend` with one rounding, to nearest even.
@@ -402,7 +401,7 @@ methods! { [Float]
     #[must_use]
     pub fn fma(self, factor: impl BroadcastOperand<Self>, addend: impl BroadcastOperand<Self>) -> Self {
         let attrs = scoped(Opcode::Fma, T::DTYPE, vec![Attr::Rounding(Rounding::NearestEven)]);
-        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), arg_of::<Self>(factor), arg_of::<Self>(addend)])
     }
 
     /// `self * factor + addend` with one rounding, as [`fma`](Tile::fma): the name in `std`.
@@ -436,7 +435,7 @@ methods! { [Float]
         mode: impl Into<FloatMode>,
     ) -> Self {
         let attrs = mode.into().attrs::<T>(caller_location(), "fma", &ARITHMETIC);
-        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), beside::<Self>(factor), beside::<Self>(addend)])
+        uniform(caller_location(), "fma", Opcode::Fma, attrs, &[value(self), arg_of::<Self>(factor), arg_of::<Self>(addend)])
     }
 
     /// Square root, rounded as stated; on f32 also `Approx`.
@@ -496,7 +495,7 @@ methods! { [Float]
     #[must_use]
     pub fn max_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(caller_location(), "max_with", &NONE);
-        uniform(caller_location(), "max_with", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "max_with", Opcode::MaxF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// The smaller operand, ignoring a NaN; the mode may flush to zero (f32).
@@ -511,7 +510,7 @@ methods! { [Float]
     #[must_use]
     pub fn min_with(self, rhs: impl BroadcastOperand<Self>, mode: FloatMode) -> Self {
         let attrs = mode.attrs::<T>(caller_location(), "min_with", &NONE);
-        uniform(caller_location(), "min_with", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "min_with", Opcode::MinF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// The larger operand; NaN if either is NaN.
@@ -526,7 +525,7 @@ methods! { [Float]
     #[must_use]
     pub fn max_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(caller_location(), "max_nan", Opcode::MaxF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "max_nan", Opcode::MaxF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 
     /// The smaller operand; NaN if either is NaN.
@@ -541,6 +540,6 @@ methods! { [Float]
     #[must_use]
     pub fn min_nan(self, rhs: impl BroadcastOperand<Self>) -> Self {
         let attrs = vec![Attr::Flag(Flag::PropagateNan)];
-        uniform(caller_location(), "min_nan", Opcode::MinF, attrs, &[value(self), beside::<Self>(rhs)])
+        uniform(caller_location(), "min_nan", Opcode::MinF, attrs, &[value(self), arg_of::<Self>(rhs)])
     }
 }

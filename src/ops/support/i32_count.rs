@@ -1,8 +1,9 @@
-//! Counts of elements and tiles as i32: kernels get extents and numbers of tiles in this type.
+//! Counts of elements and tiles as i32, the type of extents and numbers of tiles in kernels.
 //!
-//! An extent in i64 may hold more. [`Trace::limit_count`] makes certain of it, in this order:
+//! An extent in i64 may exceed i32. [`Trace::limit_count`] ensures that a count fits, in this
+//! order:
 //!
-//! 1. The trace shows that the count fits: nothing is recorded. This is so for each array whose
+//! 1. The trace shows that the count fits: nothing is recorded. This holds for each array whose
 //!    extents fit i32.
 //! 2. The count follows from the arguments of the launch: each launch checks it
 //!    ([`crate::require`]).
@@ -29,12 +30,12 @@ pub(crate) struct Counted {
     pub step: i64,
 }
 
-/// Most values that a proof goes through.
+/// Maximum number of values that a proof visits.
 const MOST_VALUES: u32 = 1000;
 
 impl Trace {
-    /// Makes certain that a count fits i32, in one of the first three ways of the head. Returns
-    /// true if it is certain.
+    /// Ensures that a count fits i32 by one of the first three methods of the file's head. Returns
+    /// true if a method applies.
     pub(crate) fn limit_count(&mut self, counted: &Counted) -> bool {
         let data = self.arrays[counted.array.index as usize].clone();
         let extent = data.extents[counted.axis];
@@ -53,7 +54,7 @@ impl Trace {
         self.limit(counted, &data, (extent, most), &format!("{what}: {way_out}"))
     }
 
-    /// Makes certain that the product of numbers of tiles fits i32, as [`Trace::limit_count`] does.
+    /// Ensures that the product of numbers of tiles fits i32, as [`Trace::limit_count`] does.
     /// `axes`: the axis of the array and the step of each number.
     pub(crate) fn limit_product(&mut self, counted: &Counted, axes: &[(usize, i64)]) {
         let data = self.arrays[counted.array.index as usize].clone();
@@ -71,7 +72,7 @@ impl Trace {
             let step = self.integer(step, DType::I64);
             let extent = self.as_width(data.extents[axis], DType::I64);
             let tiles = self.integers(Opcode::DivI, up, extent, step);
-            // Factors below 2^32 have a product below 2^64, which is read without sign.
+            // Factors below 2^32 have a product below 2^64, which is unsigned.
             let most = self.integer(u32::MAX.into(), DType::I64);
             let [a, b] = [product, tiles]
                 .map(|factor| self.integers(Opcode::MinI, vec![Attr::Sign(Sign::Unsigned)], factor, most));
@@ -83,7 +84,7 @@ impl Trace {
     }
 
     /// Records that a value is at most a number: a condition of launches, or an assertion. Returns
-    /// true if so.
+    /// true if it is recorded.
     fn limit(&mut self, counted: &Counted, data: &ArrayData, (value, most): (Value, i64), what: &str) -> bool {
         if self.limited.contains(&(value, most)) {
             return true;
@@ -97,7 +98,7 @@ impl Trace {
         let inner = if by_launch { self.builder.leave_inner() } else { Vec::new() };
         self.at(counted.place);
         let end = self.integer(most, DType::I64);
-        // Read without sign: the pass that takes conditions out makes nothing known of these.
+        // Unsigned: the pass that removes conditions derives no facts from unsigned comparisons.
         let attrs = vec![Attr::CmpPred(CmpPred::Le), Attr::Sign(Sign::Unsigned)];
         let holds = self.put(Opcode::CmpI, &[value, end], attrs, DType::I1, &[]);
         let known = |t: &Trace, extent: Value| !by_launch || t.is_known_to_launch(extent);
@@ -154,7 +155,7 @@ impl Trace {
 /// Bounds that follow from the ops that parts of arrays consist of.
 struct Proof<'t> {
     t: &'t Trace,
-    /// Values that it still looks at.
+    /// Number of values that the proof may still visit.
     rest: u32,
 }
 
@@ -167,7 +168,7 @@ impl Proof<'_> {
         module.defining_op(value).is_some_and(|id| holds(self, module.op(id)))
     }
 
-    /// Returns true if the value, read with its sign, is at most i32::MAX.
+    /// Returns true if the value, as a signed integer, is at most i32::MAX.
     fn fits(&mut self, value: Value) -> bool {
         let module = &self.t.builder.module;
         if module.dtype(value) != DType::I64 || self.t.short_extents.contains(&value) {
@@ -198,7 +199,7 @@ impl Proof<'_> {
         })
     }
 
-    /// Returns true if the value, read with its sign, is at least 0.
+    /// Returns true if the value, as a signed integer, is at least 0.
     fn is_nonnegative(&mut self, value: Value) -> bool {
         self.is(value, |proof, op| {
             let [first, second] = [0, 1].map(|n| op.operands.get(n).copied());
@@ -222,7 +223,7 @@ impl Proof<'_> {
     }
 }
 
-/// A scalar constant, read with its sign.
+/// Returns a scalar constant as a signed integer.
 fn constant(module: &Module, op: &Op) -> Option<i64> {
     let unused = 64 - module.dtype(op.results[0]).bits();
     match op.const_data()? {

@@ -8,10 +8,10 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
 
 /// Values that can be combined with an `O` (a [`Tile`] or a [`Scalar`]).
 ///
-/// With a `Tile<T, R>` go: a `Tile<T, R>` (extents equal, or 1 and then stretched), a `Scalar<T>`,
-/// and a host value of type `T`. With a `Scalar<T>` go a `Scalar<T>` and a host value. Two
-/// conveniences beyond that: float literals go with f16 and bf16 (rounded once, from f64), and host
-/// `usize` values, as tile extents are, with i32. Nothing else is converted.
+/// Operands of a `Tile<T, R>` are a `Tile<T, R>` (with equal extents, or broadcast extents of 1), a
+/// `Scalar<T>`, and a host value of type `T`. Operands of a `Scalar<T>` are a `Scalar<T>` and a
+/// host value. Two conversions exist: float literals to f16 and bf16 (rounded once, from f64), and
+/// host `usize` values, the type of tile extents, to i32.
 ///
 /// This trait is sealed.
 ///
@@ -43,7 +43,7 @@ pub trait Operand<O>: Sealed + Copy {
 }
 
 /// Second operand of operators and methods of an `O`, with broadcasting: its [`Operand`]s, and
-/// tiles of a lower rank, which get axes of extent 1 in front (up to 4 axes).
+/// tiles of a lower rank, which get leading axes of extent 1 (up to 4 axes).
 ///
 /// This trait is sealed.
 ///
@@ -70,12 +70,12 @@ pub trait Operand<O>: Sealed + Copy {
 )]
 pub trait BroadcastOperand<O>: Sealed + Copy {
     #[doc(hidden)]
-    fn beside(self) -> Source;
+    fn broadcast_source(self) -> Source;
 }
 
 #[diagnostic::do_not_recommend]
 impl<O, B: Operand<O>> BroadcastOperand<O> for B {
-    fn beside(self) -> Source {
+    fn broadcast_source(self) -> Source {
         self.source()
     }
 }
@@ -84,7 +84,7 @@ macro_rules! fewer_axes {
     ($($few:literal < $many:literal;)+) => {$(
         #[diagnostic::do_not_recommend]
         impl<T: Element> BroadcastOperand<Tile<T, $many>> for Tile<T, $few> {
-            fn beside(self) -> Source {
+            fn broadcast_source(self) -> Source {
                 Source::Value(self.raw())
             }
         }
@@ -145,14 +145,14 @@ impl Operand<Scalar<i32>> for usize {
     }
 }
 
-/// An operand of form `X`, with the element type that a literal takes.
+/// An operand of form `X`, with the element type of literals.
 pub(crate) fn operand<X: TileLike>(x: impl Operand<X>) -> Arg {
     Arg { source: x.source(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// The other operand of an `X`, with the element type of literals.
-pub(crate) fn beside<X: TileLike>(x: impl BroadcastOperand<X>) -> Arg {
-    Arg { source: x.beside(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
+pub(crate) fn arg_of<X: TileLike>(x: impl BroadcastOperand<X>) -> Arg {
+    Arg { source: x.broadcast_source(), dtype: X::Elem::DTYPE, elem: X::Elem::NAME }
 }
 
 /// A handle as an operand.

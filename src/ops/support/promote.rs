@@ -1,16 +1,16 @@
-//! Two operands brought to one element type.
+//! Conversion of two operands to their common element type.
 
 use super::operand::{elementwise, value};
 use crate::element::{Element, bf16, f16};
 use crate::ops::elementwise::convert::{Kind, convert};
 use crate::tile::{TileLike, caller_location};
 
-/// Element types that have a common one to compute in.
+/// Element types with a common type for arithmetic.
 ///
 /// The common type of two integers of one sign, or of two floats, is the wider one. The common type
 /// of an integer and a float is the float. The common type of bool and another type is the other
-/// type. A signed and an unsigned integer have none, nor have f16 and bf16, nor types that are only
-/// stored or multiplied (`tf32`, 8- and 4-bit floats). Such operands need a `cast`.
+/// type. A signed and an unsigned integer have none, and f16 and bf16 have none. Types that are
+/// only stored or multiplied (`tf32`, 8- and 4-bit floats) have none. Such operands need a `cast`.
 ///
 /// This trait is sealed.
 ///
@@ -65,7 +65,8 @@ promotions! {
 }
 
 /// Returns both operands, tiles or scalars, in their common element type ([`Promote`]). An integer
-/// combined with a float takes the type of the float, also a narrow one, which may round it.
+/// combined with a float is converted to the type of the float, also a narrow one, which may round
+/// it.
 ///
 /// ```
 /// use cutlet as ct;

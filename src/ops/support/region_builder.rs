@@ -1,5 +1,5 @@
-//! Regions as they are recorded: opened with their arguments, closed with their terminators, and
-//! put into an op.
+//! Builder of regions: opens blocks with arguments, closes them with terminators, and records the
+//! op around them.
 
 use crate::dtype::DType;
 use crate::element::Element;
@@ -8,9 +8,9 @@ use crate::ir::{Attr, BlockId, Opcode, TypeId, Value};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Region, Scalar, Source, Tile, ValueHandle, record};
 
-/// Bodies may be nested this deep.
+/// Maximum depth of nested bodies.
 const MOST_NESTED: usize = 200;
-/// And so often may deeper ones be asked for, before the kernel is stopped.
+/// Number of deeper bodies after which the kernel panics.
 const MOST_ASKED: u32 = 1000;
 
 /// The condition of a branch or loop: `Scalar<bool>`, a one-element `Tile<bool, N>`, or a host
@@ -76,8 +76,8 @@ impl Body {
         Region { what: self.what, place: self.place, scalar_only: false }
     }
 
-    /// Opens a block whose arguments are `prefix` and then one for each value of the state.
-    /// Arguments of poisoned values are poison. Gives the arguments.
+    /// Opens a block whose arguments are `prefix` and then one for each value of the state, and
+    /// returns the arguments. Arguments of poisoned values are poison.
     pub fn open(self, prefix: &[DType], state: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
             let mut types: Vec<TypeId> =
@@ -167,7 +167,7 @@ impl Body {
 }
 
 impl Body {
-    /// Opens the body of a loop; gives its block and arguments. `None` if bodies are nested too
+    /// Opens the body of a loop; returns its block and arguments. `None` if bodies are nested too
     /// deeply.
     pub fn open_loop(self, prefix: &[DType], state: &[ValueHandle]) -> Option<(BlockId, Vec<ValueHandle>)> {
         if self.is_too_deep() {
@@ -182,7 +182,7 @@ impl Body {
         Some((block, args))
     }
 
-    /// Stand-ins for values.
+    /// Returns poison of the types of values.
     pub fn poison_like(self, values: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
             let types: Vec<_> = values.iter().map(|&raw| t.type_of(raw)).collect();
@@ -190,8 +190,8 @@ impl Body {
         })
     }
 
-    /// Reports a loop whose condition cannot change: the body, in this block, gives the state back
-    /// as it got it, nothing is read of memory, and nothing else leaves the loop.
+    /// Reports a loop whose condition cannot change: the body, this block, returns its state
+    /// unchanged, reads no memory, and has no further exit.
     pub fn refuse_endless(self, block: BlockId, args: &[ValueHandle], next: &[ValueHandle]) {
         record(|t| {
             let same = args.len() == next.len() && args.iter().zip(next).all(|(a, b)| a.is_same(*b));
@@ -213,7 +213,7 @@ impl Body {
     /// Returns true, and reports it, if bodies are nested too deeply to trace this one.
     ///
     /// # Panics
-    /// When the kernel goes on to nest them all the same.
+    /// If the kernel continues to nest bodies after the report.
     pub fn is_too_deep(self) -> bool {
         let (depth, asked) = record(|t| (t.builder.open_blocks().len(), t.nest_too_deeply(MOST_NESTED)));
         if depth <= MOST_NESTED {
@@ -227,7 +227,7 @@ impl Body {
         true
     }
 
-    /// A condition as a scalar; `None` after a problem.
+    /// Returns a condition as a scalar; `None` after a problem.
     pub fn condition(self, source: Source) -> Option<Value> {
         let place = self.place;
         record(|t| {
@@ -246,8 +246,8 @@ impl Body {
         })
     }
 
-    /// `if condition { code values } else {}`, or the other way round. The values are to be of the
-    /// form of `expected`.
+    /// Records `if condition { code values } else {}`, or the same with exchanged branches. The
+    /// values must have the types of `expected`.
     pub fn exit_if(
         self,
         condition: Source,

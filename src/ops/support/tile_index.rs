@@ -6,7 +6,7 @@ use crate::ir::{Attr, Opcode, Overflow, Sign, Value};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace};
 
-/// An integer of an index, and how its bits are read.
+/// An integer of an index, with its signedness.
 #[derive(Clone, Copy, Debug)]
 pub struct Number {
     source: Source,
@@ -46,7 +46,7 @@ impl Number {
         }
     }
 
-    /// Beyond i32 an i64, as which the largest numbers are outside of all arrays, too.
+    /// An i64 beyond i32; the largest numbers are outside of all arrays also in i64.
     fn extent(number: usize) -> Number {
         match i32::try_from(number) {
             Ok(_) => Number::of::<i32>(Source::Extent(number)),
@@ -65,7 +65,7 @@ impl Number {
         }
     }
 
-    /// The number, if the host knows it; i64::MAX for a u64 above that.
+    /// The number, if it is a host value; i64::MAX for a u64 above that.
     pub fn known(self) -> Option<i64> {
         match self.source {
             Source::Literal(bits) => Some(match (self.dtype, self.sign) {
@@ -160,11 +160,11 @@ pub struct At(Component);
 
 /// Counts elements instead of tiles, along one axis of a tile index.
 ///
-/// A number or scalar is the position of the tile's first element, which may lie anywhere, also
-/// before the array. A tile with one axis holds the position of each element of the tile along this
-/// axis; at most one component of an index is such a tile, and the other axes stay dense. As ever,
-/// what lies outside of the array reads as padding and is not written. Where the positions of a
-/// store meet one element twice, one of them wins.
+/// A number or scalar is the position of the tile's first element, also outside of the array. A
+/// tile with one axis holds the position of each element of the tile along this axis. At most one
+/// component of an index is such a tile, and the other axes remain dense. Elements outside of the
+/// array are padding of a load, and a store does not write them. If two positions of a store are
+/// equal, one of the two elements is stored.
 ///
 /// ```
 /// use cutlet as ct;
@@ -390,7 +390,7 @@ impl Trace {
             t.put(code, &[value, end], vec![Attr::Sign(Sign::Signed)], DType::I64, &[])
         };
         let index = limited(self, Opcode::MinI, index, most);
-        // A number without sign is not negative here.
+        // An unsigned number is not negative here.
         if sign == Sign::Signed { limited(self, Opcode::MaxI, index, -most) } else { index }
     }
 
@@ -424,7 +424,7 @@ impl Trace {
 
     /// Integers of an index, extent, step or bound in the width of the IR: the same numbers as
     /// signed i32 or i64. All conversions of the user's integers to indices are this one. The IR
-    /// has no integers above i64::MAX: `beyond` says what becomes of these.
+    /// has no integers above i64::MAX: `beyond` is the result for these.
     fn index_width(&mut self, value: Value, number: Number, beyond: Beyond) -> Value {
         match (number.dtype.bits(), number.sign, beyond) {
             (32 | 64, Sign::Signed, _) | (64, Sign::Unsigned, Beyond::Wraps) => value,

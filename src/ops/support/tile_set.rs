@@ -1,12 +1,12 @@
-//! One tile or several of one shape: what a closure over tuples combines.
+//! Operands of reductions and scans: one tile, or several of one shape.
 
 use crate::element::{ByteSized, Element};
 use crate::ir::Literal;
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Scalar, Tile, ValueHandle};
 
-/// A tile, or a tuple or array of tiles of one shape: what [`reduce`](crate::reduce) and
-/// [`scan`](crate::scan) combine. The closure sees one element of each, in the same form.
+/// A tile, or a tuple or array of tiles of one shape: the operands of [`reduce`](crate::reduce) and
+/// [`scan`](crate::scan). The closure receives one element of each, in the same form.
 ///
 /// This trait is sealed.
 ///

@@ -76,7 +76,7 @@ impl Varying<'_> {
     /// its control flow varies.
     fn enter(&mut self, id: OpId, op: &Op) {
         let args = op.regions.first().map_or(&[][..], |&region| &self.module.block(region).args);
-        if self.decides_apart(id) {
+        if self.has_varying_executions(id) {
             self.values.extend(&op.results);
             if op.code != Opcode::If {
                 self.values.extend(args);
@@ -121,7 +121,7 @@ impl Varying<'_> {
 
     /// Returns true if the number of executions of the regions of an op varies: a condition or
     /// bounds, or an exit under a condition that varies.
-    fn decides_apart(&self, id: OpId) -> bool {
+    fn has_varying_executions(&self, id: OpId) -> bool {
         let op = self.module.op(id);
         match op.code {
             Opcode::If => self.any_varies(&op.operands),
@@ -144,7 +144,7 @@ impl Varying<'_> {
                 && self
                     .enclosing(exit)
                     .take_while(|&outer| Some(outer) != target)
-                    .any(|outer| self.decides_apart(outer))
+                    .any(|outer| self.has_varying_executions(outer))
         })
     }
 
@@ -193,7 +193,7 @@ impl Varying<'_> {
         }
         let message = "tile blocks of a cluster may execute this exchange unequally often";
         let way_out = "exchange before the branch or loop, or make its condition equal for the cluster";
-        if let Some(outer) = self.enclosing(id).find(|&outer| self.decides_apart(outer)) {
+        if let Some(outer) = self.enclosing(id).find(|&outer| self.has_varying_executions(outer)) {
             let what =
                 if module.op(outer).code == Opcode::If { "this condition" } else { "the iterations of this loop" };
             let note = format!("{what} may differ between the tile blocks of a cluster");

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use crate::dtype::DType;
 use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, Value};
 
-/// Possible signs of the elements of a value, besides zero and NaN.
+/// Possible signs of the elements of a value, except zero and NaN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Signs {
     above: bool,

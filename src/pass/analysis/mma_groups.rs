@@ -3,8 +3,8 @@
 //!
 //! The products of a group are adjacent in program order and are parts of one product of the user
 //! (`Module::whole_mma`). They share an operand, or form a chain of accumulators. Ops between them
-//! are pure and do not use their results, so all products of a group can be issued at the place of
-//! the last one.
+//! are pure and do not use their results. All products of a group can therefore be issued at the
+//! place of the last one.
 
 use std::rc::Rc;
 

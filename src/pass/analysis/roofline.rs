@@ -48,7 +48,7 @@ impl Work {
     /// in its low bits.
     pub fn new(module: &Module, entry: &Entry, grid: [u32; 3], params: &[u64]) -> Work {
         let axes = control_axes(module, entry);
-        // Blocks at the start of the other axes stand for all positions there.
+        // Blocks at the start of the other axes represent all positions along them.
         let executed: [u64; 3] = [0, 1, 2].map(|axis| if axes[axis] { grid[axis].into() } else { 1 });
         let all: u64 = grid.iter().map(|&n| u64::from(n)).product();
         let blocks: u64 = executed.iter().product();
@@ -113,7 +113,7 @@ fn control_axes(module: &Module, entry: &Entry) -> [bool; 3] {
         module.walk(entry.body, &mut |id| {
             let op = module.op(id);
             let mut axes = op.operands.iter().fold(0, |axes, value| axes | of_values[value.index()]);
-            // What a region computes passes through its terminators.
+            // Results of a region pass through its terminators.
             for &region in &op.regions {
                 for &last in module.block(region).ops.last().into_iter() {
                     let passed = &module.op(last).operands;

@@ -38,7 +38,7 @@ impl PartitionedRows {
             let shape = module.shape(module.op(id).results[0]);
             let axis = shape.len() - 2;
             if shape[axis] / count < MIN_ROWS {
-                return Err((id, "has too few rows for so many bands"));
+                return Err((id, "has too few rows for the data partitions"));
             }
             analysis.set_axis(id, module.op(id).results[0], axis)?;
         }
@@ -89,7 +89,7 @@ impl RowAnalysis<'_> {
         Ok(())
     }
 
-    /// Gives all of these values one row axis, if one of them has rows.
+    /// Sets one row axis for all of these values, if one of them has rows.
     fn unify_axis(&mut self, id: OpId, values: &[Value]) -> Result<(), Reason> {
         let axis = values.iter().find_map(|&value| self.rows.axis(value));
         match axis {
@@ -200,7 +200,7 @@ impl RowAnalysis<'_> {
             self.set_axis(id, value, rows)?;
         }
         match self.rows.axis(op.operands[1]) {
-            Some(_) => Err((id, "needs the rows of all bands on its right")),
+            Some(_) => Err((id, "needs the rows of all data partitions on its right")),
             None => Ok(()),
         }
     }
@@ -268,14 +268,14 @@ impl RowAnalysis<'_> {
                     let again = stored.insert(base, id).is_some();
                     let whole = self.rows.axis(op.operand_group("tile")[0]).is_none();
                     match (whole, again || !is_argument) {
-                        (true, _) => Some("stores the same in all bands"),
+                        (true, _) => Some("stores the same in all data partitions"),
                         (_, true) => Some("stores to an array that is stored to elsewhere, too"),
                         _ => None,
                     }
                 }
                 code => match code.spec().effect {
                     Effect::Pure | Effect::Region | Effect::Terminator => None,
-                    _ => Some("is not done in several bands"),
+                    _ => Some("does not permit several data partitions"),
                 },
             };
             problem = problem.or(why.map(|why| (id, why)));

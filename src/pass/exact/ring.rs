@@ -15,7 +15,7 @@ pub const HALF: u64 = 0x9e37_79b9_7f4a_7c15;
 const RATE: u64 = 0xd1b5_4a32_d192_ed03;
 /// Odd factors of one-way tags.
 pub const TAG_FACTORS: [u64; 3] = [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xff51_afd7_ed55_8ccd];
-/// Magnitude from which on a number is an infinity: stand-ins such as `f32::MIN` are infinities.
+/// Magnitude from which on a number is an infinity: substitutes such as `f32::MIN` are infinities.
 pub const INFINITE_EXPONENT: i32 = 99;
 
 /// The ring of a module: its integer type.

@@ -32,7 +32,7 @@ pub struct AccessLog {
     pub sampled: Value,
 }
 
-/// Numbers of events, taken before an op, that are stored after it.
+/// Numbers of events that are read before an op and stored after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers {
     addresses: Value,

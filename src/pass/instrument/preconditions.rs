@@ -8,8 +8,8 @@
 //!
 //! In the kernel each condition becomes an `assume` op directly after its value. This is sound
 //! because the kernel is launched only if all conditions are true. A comparison with a constant
-//! gives a bound, a zero remainder gives a divisor. Of two equal values the earlier one replaces
-//! the other.
+//! implies a bound, a zero remainder implies a divisor. Of two equal values the earlier one
+//! replaces the other.
 
 use rustc_hash::FxHashSet;
 

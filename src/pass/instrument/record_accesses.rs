@@ -157,7 +157,7 @@ fn accesses(module: &Module, body: BlockId) -> FxHashMap<OpId, Access> {
     found
 }
 
-/// Returns the array of an access and the bytes of an element, also for pointers of no parameter;
+/// Returns the array of an access and the bytes of an element, also for pointers of no parameter.
 /// `None` for memory of the tile block and elements that are not recorded.
 fn memory_of(module: &Module, code: Opcode, known: Option<Place>, address: Value) -> Option<(Option<Place>, u64)> {
     if let Some(place) = known {

@@ -16,7 +16,7 @@ use crate::pass::optimize;
 use crate::pass::transform::op_writer::OpWriter;
 
 /// Elements of the source per loop iteration of a gather.
-const TURN: i64 = 32;
+const GATHERED: i64 = 32;
 /// Comparisons per loop iteration of a histogram.
 const COMPARED: i64 = 4096;
 
@@ -62,7 +62,7 @@ fn gather(ops: &mut OpWriter<'_>, op: &Op, values: &Substitution) -> Value {
     let [source, positions] = [0, 1].map(|i| values.resolve(op.operands[i]));
     let (axis, elem) = (op.dim() as usize, ops.elem(source));
     let (own, result) = (ops.shape(source), ops.shape(positions));
-    let turn = own[axis].min(TURN);
+    let turn = own[axis].min(GATHERED);
     let last = splat(ops, own[axis] - 1, &result);
     let at = signed(ops, Opcode::MinI, positions, last);
     let zero = splat(ops, 0, &result);

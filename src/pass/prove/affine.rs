@@ -73,7 +73,7 @@ fn bounds(form: &Affine, ranges: &Ranges) -> Option<(i128, i128)> {
 }
 
 /// Returns the variables that have one value for each position: two different values are at least
-/// `len` elements apart, whatever the other variables are. Source: mixed radix numbers.
+/// `len` elements apart, for all values of the other variables. Source: mixed radix numbers.
 pub(super) fn determined(terms: &Terms, ranges: &Ranges, position: Term, len: i64) -> Vec<Var> {
     if terms.data_of(position).is_some() {
         return Vec::new();

@@ -1,7 +1,6 @@
 //! Elements that two different tile blocks access.
 //!
-//! 1. If a position determines the tile block (affine forms), there is none, whatever the
-//!    conditions.
+//! 1. If a position determines the tile block (affine forms), there is none under any conditions.
 //! 2. Otherwise positions and conditions are split into independent parts. Each part is enumerated,
 //!    and the positions of both accesses are compared through a table.
 //!
@@ -79,7 +78,7 @@ fn compared(terms: &Terms, ranges: &Ranges, a: &Access, b: &Access) -> Conflict 
         return Conflict::Never;
     }
     let mut unknown = a.may.or(b.may).map(Reason::Data);
-    // Of each access the known conditions, and the dimensions with known positions.
+    // The known conditions of each access, and the dimensions with known positions.
     let is_known = |term: Term| terms.data_of(term).is_none();
     let dims: Vec<usize> =
         (0..a.dims.len()).filter(|&d| is_known(a.dims[d].start) && is_known(b.dims[d].start)).collect();

@@ -1,7 +1,7 @@
 //! Enumeration of the values of variables.
 //!
-//! Terms are computed as soon as their last variable has a value, and a condition that does not
-//! hold ends the enumeration of the variables after it.
+//! Terms are computed as soon as their last variable has a value. A condition that does not hold
+//! ends the enumeration of the variables after it.
 
 use std::ops::ControlFlow;
 

@@ -11,7 +11,7 @@
 //!    values of a part.
 //!
 //! Loaded elements are unknown. They make more accesses possible, so a proof is valid for all of
-//! them; a counter-example that depends on them is none, and the verdict is "unknown".
+//! them. A counter-example that depends on them is none, and the verdict is "unknown".
 //!
 //! For all extents, `symbolic` derives contradictions of inequalities. The same procedure removes
 //! bounds checks of kernels with conditions ([`remove_proved_checks`]).
@@ -79,8 +79,8 @@ pub(crate) fn prove(
     properties.iter().map(|&property| (property, prover.verdict(property))).collect()
 }
 
-/// Decides properties of a verified entry for all values of the symbols of a launch that meet the
-/// conditions of the kernel: `Proved` or `Unknown`. Returns `None` if no launch meets them.
+/// Decides properties of a verified entry for all values of the symbols of a launch that satisfy
+/// the conditions of the kernel: `Proved` or `Unknown`. Returns `None` if no launch satisfies them.
 pub(crate) fn prove_for_all(
     module: &Module,
     entry: &Entry,
@@ -122,7 +122,7 @@ pub(crate) fn remove_needless_checks(
 }
 
 /// Removes the bounds checks that no launch of a kernel with `require!` needs: for all grids and
-/// numbers that meet its conditions, which are still in the module, and the facts of the
+/// numbers that satisfy its conditions, which are still in the module, and the facts of the
 /// specialization key (`assume` ops of the trace).
 ///
 /// The costs are bounded: kernels without conditions and large kernels are left alone, and
@@ -155,8 +155,8 @@ fn weight(module: &Module, block: BlockId, times: usize) -> usize {
     all
 }
 
-/// Returns whether a launch meets the conditions of the kernel, `None` if that is not known.
-pub(crate) fn meets_conditions(module: &Module, grid: [u32; 3], params: &[u64]) -> Option<bool> {
+/// Returns whether a launch satisfies the conditions of the kernel, `None` if that is not known.
+pub(crate) fn satisfies_conditions(module: &Module, grid: [u32; 3], params: &[u64]) -> Option<bool> {
     let walk = Walk::of_conditions(module, module.entries.first()?.body, grid, params);
     let values = walk.required.iter().map(|&condition| walk.values.terms.as_constant(condition));
     values.collect::<Option<Vec<i64>>>().map(|values| values.iter().all(|&value| value != 0))

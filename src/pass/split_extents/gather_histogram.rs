@@ -6,8 +6,8 @@ use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Op, Opcode, Sign, Value};
 
 impl Splitter<'_> {
-    /// Splits `gather`. The result comes from the last box along the axis that begins at or before
-    /// the position.
+    /// Splits `gather`. The result is an element of the last box along the axis that begins at or
+    /// before the position.
     pub fn gather(&mut self, op: &Op) {
         let [source, positions] = [0, 1].map(|i| self.get(op.operands[i]));
         let (axis, from, to) = (op.dim() as usize, source.grid(), positions.grid());

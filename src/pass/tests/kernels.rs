@@ -300,7 +300,7 @@ fn values_that_only_carry_themselves_are_dead() {
 }
 
 #[test]
-fn unused_loads_go_and_acquiring_ones_stay() {
+fn unused_loads_are_removed_except_acquiring_ones() {
     let mut k = kernel(&[Type::ptr(I32)]);
     let token = k.b.module.intern(Type::Token);
     let load = |k: &mut Kernel, attrs| {

@@ -1,4 +1,4 @@
-//! Tests of the passes: random kernels give equal results before and after, and each pass has its
+//! Tests of the passes: random kernels have equal results before and after, and each pass has its
 //! effect.
 
 mod kernels;

@@ -7,7 +7,7 @@
 //!
 //! The results are equal if the factor is positive and finite: rounding is monotone, and such a
 //! factor does not change which element is the largest. Attention that scales its scores has this
-//! reduction in each iteration, and computes the products for it alone if they are fused with the
+//! reduction in each iteration. It computes the products for it alone if they are fused with the
 //! subtraction of the maximum. Not part of the pipeline: the PTX back end calls it for loops with
 //! MMAs.
 

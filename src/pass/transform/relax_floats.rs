@@ -1,7 +1,7 @@
 //! Float arithmetic as in `FloatMode::fast()`: approximate divisions and functions, subnormal
 //! numbers flushed to zero, products fused with additions.
 //!
-//! The results change, so the pass is no part of the pipeline. Remarks use it to tell the cost of a
+//! The results change, so the pass is no part of the pipeline. Remarks use it for the cost of a
 //! kernel in that mode.
 
 use super::op_writer::OpWriter;

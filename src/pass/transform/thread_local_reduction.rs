@@ -14,7 +14,7 @@
 //!
 //! The threads then exchange no data inside of the loop. The chain of additions begins with the
 //! factor, which is computed early, so that other uses of the factor do not wait. FlashAttention-2
-//! (Dao, 2023) keeps the denominators of a softmax in this way; Triton has the pass
+//! (Dao, 2023) keeps the denominators of a softmax in this form; Triton has the pass
 //! `OptimizeThreadLocality`. Not part of the pipeline: a back end that has assigned layouts calls
 //! it afterwards.
 //!

@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_tell_apart_what_code_depends_on() -> Result<()> {
+    fn keys_contain_all_dependences_of_code() -> Result<()> {
         let a = Device::cpu().zeros::<f32, 2>([64, 48])?;
         let whole = facts_of(&&a);
         assert_eq!(whole, facts_of(&ArraySpec::<f32, 2>::new([16, 16])));

@@ -28,7 +28,7 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>> {
     let mut values = Vec::new();
     match values.try_reserve_exact(count) {
         Ok(()) => Ok(values),
-        Err(_) => Err(no_room::<T>(count)),
+        Err(_) => Err(out_of_memory::<T>(count)),
     }
 }
 
@@ -40,12 +40,12 @@ pub fn reserved<T>(count: usize) -> Result<Vec<T>> {
 pub fn zeros<T: Zeroable>(count: usize) -> Result<Vec<T>> {
     match try_zeroed_vec(count) {
         Ok(values) => Ok(values),
-        Err(()) => Err(no_room::<T>(count)),
+        Err(()) => Err(out_of_memory::<T>(count)),
     }
 }
 
 #[track_caller]
-fn no_room<T>(count: usize) -> Error {
+fn out_of_memory<T>(count: usize) -> Error {
     let bytes = count as u128 * size_of::<T>() as u128;
     Error::argument(format!(
         "{bytes} bytes do not fit into the free memory of the host: copy the array in parts, by slices, or free others first"
@@ -130,7 +130,7 @@ pub fn values_of<T: Element>(patterns: Vec<T::Pattern>) -> Result<Vec<T>> {
     if patterns.iter().all(T::is_value) {
         let mut list = std::mem::ManuallyDrop::new(patterns);
         // SAFETY: `T::Pattern` has the layout of `T`, and each pattern is a value. The vector is
-        // taken apart once.
+        // decomposed once.
         return Ok(unsafe { Vec::from_raw_parts(list.as_mut_ptr().cast::<T>(), list.len(), list.capacity()) });
     }
     let mut values = reserved(patterns.len())?;
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_an_error_at_the_caller() {
+    fn too_large_arrays_are_errors_at_the_caller() {
         let lists =
             [reserved::<u64>(1 << 59).map(drop), zeros::<u64>(1 << 59).map(drop), zeros::<u8>(1 << 62).map(drop)];
         for list in lists {

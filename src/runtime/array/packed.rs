@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_behind_a_row_are_zero() -> Result<()> {
+    fn bits_after_a_row_are_zero() -> Result<()> {
         let a = Device::cpu().packed_from_bytes::<u3, 2>(&[0xff; 4], [2, 5])?;
         assert_eq!(a.words.to_vec()?.iter().map(|word| word.count_ones()).sum::<u32>(), 2 * 15);
         assert_eq!(a.to_vec()?, [u3::MAX; 10]);

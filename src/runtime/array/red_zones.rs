@@ -1,7 +1,7 @@
 //! Red zones, poison, and records of written elements: arrays that are allocated while the check
 //! `memory` or `unwritten` is on.
 //!
-//! * Such an allocation has a zone of [`ZONE`] bytes before and behind it, filled with a pattern. A
+//! * Such an allocation has a zone of [`ZONE`] bytes before and after it, filled with a pattern. A
 //!   launch compares the zones of its arrays afterwards ([`Memory::take_damage`]).
 //! * The elements of `Device::unspecified` have the same pattern.
 //!

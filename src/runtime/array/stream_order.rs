@@ -200,7 +200,7 @@ mod tests {
     impl Counting {
         fn new(id: usize, streams: usize) -> Arc<Counting> {
             let done_before = RefCell::new(vec![0; streams]);
-            #[allow(clippy::arc_with_non_send_sync)] // One thread; the order takes shared streams.
+            #[allow(clippy::arc_with_non_send_sync)] // One thread; the order has shared streams.
             Arc::new(Counting { id, done_before, open: Cell::new(true), waits: Cell::new(0) })
         }
 
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_came_and_went_are_not_kept() {
+    fn dropped_streams_are_not_kept() {
         let writer = Counting::new(0, 1001);
         let mut order = Order::new(writer.clone());
         let mut reads = Vec::new();

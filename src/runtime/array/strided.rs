@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_steps_and_permutations_address_what_they_say() {
+    fn slices_steps_and_permutations_address_their_elements() {
         let s = Strided::contiguous([4, 5, 6]).unwrap();
         let view = s.slice(1, 1..5).unwrap().step(2, 4).unwrap().permute([2, 0, 1]).unwrap();
         assert_eq!(view.shape, [2, 4, 4]);

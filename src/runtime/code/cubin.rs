@@ -300,7 +300,7 @@ impl GpuKernel {
     ///
     /// # Errors
     /// [`Error::Driver`] with the call that failed. A driver without a compiler may report this
-    /// only at the query of the kernel in the library, or when the kernel is bound to the context.
+    /// late: at the query of the kernel in the library, or when the kernel is bound to the context.
     pub fn load_tile_ir(gpu: &'static Gpu, bytecode: &[u8], assembly: Assembly, entry: &str) -> Result<GpuKernel> {
         gpu.make_current()?;
         let name = name_with_nul(entry)?;
@@ -524,7 +524,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_machine_code_is_given_to_the_driver() {
+    fn only_complete_machine_code_is_loaded() {
         // This program is an ELF file on systems with GPUs.
         let program = std::fs::read(std::env::current_exe().expect("this program")).expect("its file");
         if !program.starts_with(b"\x7fELF") {

@@ -42,11 +42,11 @@ impl Failures {
     /// end.
     #[inline]
     pub fn check(&self) -> Result<()> {
-        if self.any.load(Ordering::Acquire) { self.look() } else { Ok(()) }
+        if self.any.load(Ordering::Acquire) { self.report() } else { Ok(()) }
     }
 
     #[cold]
-    fn look(&self) -> Result<()> {
+    fn report(&self) -> Result<()> {
         if let Some(error) = self.lost.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Err(error);
         }

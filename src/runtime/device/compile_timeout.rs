@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_panics_come_through() {
+    fn errors_and_panics_are_propagated() {
         let limit = Some(CompileLimit { time: Duration::from_secs(60), of: VARIABLE });
         let refused: Result<()> = within(limit, "k", "the compiler", || Err(Error::NoDevice("none".into())));
         assert!(matches!(refused, Err(Error::NoDevice(_))));

@@ -59,7 +59,7 @@ impl Deadline {
     ///
     /// # Errors
     /// [`Error::TimedOut`]; those of the work.
-    pub fn wait_apart(self, what: &str, work: Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()> {
+    pub fn wait_in_thread(self, what: &str, work: Box<dyn FnOnce() -> Result<()> + Send>) -> Result<()> {
         let (done, result) = mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name(what.to_owned());
         let spawned = thread.spawn(move || {
@@ -143,18 +143,18 @@ mod tests {
                 let _ = held.recv();
                 Ok(())
             };
-            Deadline::current().unwrap().wait_apart("the device", Box::new(hang))
+            Deadline::current().unwrap().wait_in_thread("the device", Box::new(hang))
         });
         assert!(matches!(late, Err(Error::TimedOut { .. })), "{late:?}");
         drop(release);
         limited(Duration::from_secs(60), "the work", || {
-            Deadline::current().unwrap().wait_apart("it", Box::new(|| Ok(())))
+            Deadline::current().unwrap().wait_in_thread("it", Box::new(|| Ok(())))
         })
         .unwrap();
     }
 
     #[test]
-    fn what_ends_late_is_late_and_limits_nest() {
+    fn late_ends_are_errors_and_limits_nest() {
         let slow = || {
             std::thread::sleep(SOON * 2);
             Ok(())

@@ -94,7 +94,7 @@ mod tests {
     use crate::error::Error;
 
     #[test]
-    fn what_cannot_be_released_is_tried_again() {
+    fn failed_releases_are_repeated() {
         let (leftovers, permitted) = (Arc::new(Leftovers::default()), Arc::new(AtomicBool::new(false)));
         let (tries, owner) = (Arc::new(AtomicUsize::new(0)), Arc::new(()));
         let release = {

@@ -99,9 +99,9 @@ impl Device {
     /// cpu device, with one message on stderr.
     ///
     /// # Errors
-    /// [`Error::NoDevice`] if `CUTLET_BACKEND=ptx` and there is no GPU; [`Error::Argument`] if the
-    /// value of that variable is no back end, or that of `CUTLET_TARGET` no target;
-    /// [`Error::Driver`] in a child that was forked from a process which uses GPUs.
+    /// [`Error::NoDevice`] if `CUTLET_BACKEND=ptx` and there is no GPU. [`Error::Argument`] if the
+    /// value of that variable is no back end, or that of `CUTLET_TARGET` no target.
+    /// [`Error::Driver`] in a child that was forked from a process that uses GPUs.
     ///
     /// ```
     /// # use cutlet::doctest::*;

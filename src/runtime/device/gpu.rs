@@ -90,7 +90,7 @@ impl Gpu {
     ///
     /// # Errors
     /// [`Error::NoDevice`] without a driver, [`Error::Driver`] if a query fails.
-    pub(crate) fn look(ordinal: usize) -> Result<Seen> {
+    pub(crate) fn query_properties(ordinal: usize) -> Result<Seen> {
         let driver = Driver::get()?;
         let (device, name) = named_device(driver, ordinal)?;
         let mut bytes = 0;
@@ -208,7 +208,7 @@ impl Gpu {
                     self.make_current()?;
                     wait()
                 };
-                deadline.wait_apart("the work of a device", Box::new(work))
+                deadline.wait_in_thread("the work of a device", Box::new(work))
             }
         }
     }
@@ -399,7 +399,7 @@ impl GpuStream {
 
 /// Waiting would invalidate the capture, or add an unrelated stream to it.
 #[cold]
-fn captured_apart() -> Error {
+fn other_stream_is_captured() -> Error {
     Error::Argument(Diagnostic::new(
         "an array goes from a stream that is being captured to one that is not, or the other way round: use it on the \
          captured stream before the capture begins and synchronise, or record the work with `Graph::capture`",
@@ -415,7 +415,7 @@ impl Queue for GpuStream {
             return Ok(());
         }
         if self.is_captured()? != other.is_captured()? {
-            return Err(captured_apart());
+            return Err(other_stream_is_captured());
         }
         // An event of the GPU whose work it marks. Streams of any GPU may wait for it.
         let event = GpuEvent::new(other.gpu, false)?;
@@ -575,7 +575,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_for_an_older_target_can_be_asked_for() {
+    fn code_for_an_older_target_can_be_requested() {
         let own = Target::SM_90A;
         for (wish, chosen) in [("", Target::SM_90A), ("sm_80", Target::SM_80), ("sm_90a", Target::SM_90A)] {
             assert_eq!(chosen_target(own, wish).expect(wish), chosen);

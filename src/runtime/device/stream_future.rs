@@ -65,7 +65,7 @@ fn start_waking() -> Result<()> {
     let thread = std::thread::Builder::new().name("cutlet wakes".into());
     let started = thread.spawn(move || done.into_iter().for_each(|(shared, status)| shared.finish(status)));
     started.map_err(|source| Error::Io { path: "the thread that wakes futures".into(), source })?;
-    // Of two threads that are started at the same time, one has no sender, and ends.
+    // One of two threads that are started at the same time has no sender, and ends.
     let _ = WAKES.set(sender);
     Ok(())
 }
@@ -184,7 +184,7 @@ impl Stream {
     }
 
     /// Returns a future as [`Stream::completion`], with a value that it keeps and returns, for
-    /// example the arrays of the work. (An array that is dropped earlier is freed after the work.)
+    /// example the arrays of the work. An array that is dropped earlier is freed after the work.
     ///
     /// # Errors
     /// As [`Stream::completion`].

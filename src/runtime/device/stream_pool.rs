@@ -6,7 +6,7 @@ use super::device::Device;
 use super::stream::Stream;
 use crate::error::{Error, Result};
 
-/// Several streams of one device, returned in turn: for work that may run at the same time.
+/// Several streams of one device, returned round-robin: for work that may run at the same time.
 ///
 /// ```
 /// # use cutlet::doctest::*;
@@ -47,7 +47,7 @@ impl StreamPool {
         Ok(StreamPool { streams, next: AtomicUsize::new(0) })
     }
 
-    /// Returns the next stream in turn. May be called from any thread.
+    /// Returns the next stream, round-robin. May be called from any thread.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_its_turn() -> Result<()> {
+    fn streams_are_returned_round_robin() -> Result<()> {
         let pool = StreamPool::new(Device::cpu(), 3)?;
         let turns: Vec<_> = (0..6).map(|_| std::ptr::from_ref(pool.next())).collect();
         assert_eq!(turns[..3], turns[3..]);

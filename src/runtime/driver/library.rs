@@ -8,7 +8,7 @@ use libloading::Library;
 /// loader searches its directories for a bare name. The paths are those of WSL and NixOS, which may
 /// be absent from the loader's configuration.
 ///
-/// `libcuda.so.1` comes before `libcuda.so`, because a toolkit's stub has the latter name.
+/// `libcuda.so.1` precedes `libcuda.so`, because a toolkit's stub has the latter name.
 fn names(os: &str) -> &'static [&'static str] {
     match os {
         "windows" => &["nvcuda.dll"],
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_from_what_cannot_be_loaded() {
+    fn missing_libraries_differ_from_broken_ones() {
         // SAFETY: there is no such library, or it is no library.
         let refusal = |name: &str| text(&unsafe { Library::new(name) }.expect_err(name));
         if cfg!(target_os = "linux") {

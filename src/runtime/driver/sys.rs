@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn structures_lie_as_the_driver_reads_them() {
+    fn structures_have_the_layout_of_the_driver() {
         assert_eq!((size_of::<CUmemPoolProps>(), offset_of!(CUmemPoolProps, win32SecurityAttributes)), (88, 16));
         assert_eq!((offset_of!(CUmemPoolProps, maxSize), offset_of!(CUmemPoolProps, reserved)), (24, 34));
         assert_eq!((size_of::<CUmemAccessDesc>(), offset_of!(CUmemAccessDesc, flags)), (12, 8));

@@ -12,7 +12,7 @@
 //! | [`DeviceArray`] | `CudaView`, `CudaViewMut` in a closure | [`lend`], [`lend_mut`] |
 //!
 //! Slices and views are also arguments of a launch, in place of arrays of one axis. [`read`] and
-//! [`write()`] give them another shape:
+//! [`write()`] return them in another shape:
 //!
 //! ```no_run
 //! # use cudarc::driver::CudaContext;
@@ -132,7 +132,7 @@ struct Counted {
 
 impl Counted {
     /// Returns a guard for the time of the borrow of `given`. It is empty if `given` is counted.
-    fn beside(given: &CudaStream) -> Result<Counted> {
+    fn for_stream(given: &CudaStream) -> Result<Counted> {
         let context = given.context();
         if !context.is_event_tracking() || !needs_another(given.cu_stream() as usize, context.is_in_multi_stream_mode())
         {
@@ -195,7 +195,7 @@ pub fn array<T: Element, const R: usize>(mut slice: CudaSlice<T>, shape: [usize;
     let layout = row_major::<T, R>(shape, slice.len())?;
     let theirs = slice.stream().clone();
     let ours = stream(&theirs)?;
-    let _counted = Counted::beside(&theirs)?;
+    let _counted = Counted::for_stream(&theirs)?;
     // Orders the stream of the slice after the uses of the slice on other streams.
     let (address, used) = slice.device_ptr_mut(&theirs);
     drop(used);
@@ -215,7 +215,7 @@ pub fn array<T: Element, const R: usize>(mut slice: CudaSlice<T>, shape: [usize;
 /// error the array is dropped.
 #[track_caller]
 pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<CudaStream>) -> Result<CudaSlice<T>> {
-    check_lent(&array, stream)?;
+    check_borrow(&array, stream)?;
     let (ours, len) = (handle(stream)?, array.len());
     let memory = match array.memory.into_owner()? {
         Ok(owner) => {
@@ -229,9 +229,9 @@ pub fn slice<T: Element, const R: usize>(array: DeviceArray<T, R>, stream: &Arc<
         return stream.null().map_err(|error| failed("cuMemAllocAsync", error));
     }
     can_upgrade(stream)?;
-    let address = memory.give(&ours)?;
-    // SAFETY: an allocation of the same context with these elements. It is freed in the same way:
-    // in the order of a stream if the GPU has memory pools, else at once.
+    let address = memory.release_to_caller(&ours)?;
+    // SAFETY: an allocation of the same context with these elements. It is freed by the same
+    // function: in the order of a stream if the GPU has memory pools, else at once.
     Ok(unsafe { stream.upgrade_device_ptr(address, len) })
 }
 
@@ -243,7 +243,7 @@ fn can_upgrade(stream: &Arc<CudaStream>) -> Result<()> {
 }
 
 #[track_caller]
-fn check_lent<T: Element, const R: usize>(array: &DeviceArray<T, R>, stream: &Arc<CudaStream>) -> Result<()> {
+fn check_borrow<T: Element, const R: usize>(array: &DeviceArray<T, R>, stream: &Arc<CudaStream>) -> Result<()> {
     refuse_packed::<T>()?;
     let gpu = gpu_of(stream.context())?;
     match array.device().as_gpu() {
@@ -262,37 +262,37 @@ fn check_lent<T: Element, const R: usize>(array: &DeviceArray<T, R>, stream: &Ar
 
 /// A slice of cudarc over a borrowed array, which frees nothing. Its drop orders its stream after
 /// its uses.
-struct Lent<T> {
+struct BorrowedSlice<T> {
     slice: ManuallyDrop<CudaSlice<T>>,
     /// Dropped last: `leak` waits for the events of the slice while a stream is counted.
     _counted: Counted,
 }
 
-impl<T> Drop for Lent<T> {
+impl<T> Drop for BorrowedSlice<T> {
     fn drop(&mut self) {
-        // SAFETY: taken once, and not used afterwards.
+        // SAFETY: moved out once, and not used afterwards.
         unsafe { ManuallyDrop::take(&mut self.slice) }.leak();
     }
 }
 
 #[track_caller]
-fn lent<T: Element, const R: usize>(
+fn borrowed<T: Element, const R: usize>(
     array: &DeviceArray<T, R>,
     stream: &Arc<CudaStream>,
     writes: bool,
-) -> Result<(StreamHandle, Lent<T>)> {
-    check_lent(array, stream)?;
+) -> Result<(StreamHandle, BorrowedSlice<T>)> {
+    check_borrow(array, stream)?;
     let ours = handle(stream)?;
-    let _counted = Counted::beside(stream)?;
+    let _counted = Counted::for_stream(stream)?;
     can_upgrade(stream)?;
     array.memory.before_use(&ours, Access::of(writes, false))?;
     // SAFETY: these are the elements of the array, which remains borrowed. The slice does not free
     // them.
     let slice = unsafe { stream.upgrade_device_ptr(array.address(), array.len()) };
-    Ok((ours, Lent { slice: ManuallyDrop::new(slice), _counted }))
+    Ok((ours, BorrowedSlice { slice: ManuallyDrop::new(slice), _counted }))
 }
 
-/// Lends an array in row-major order to functions of cudarc that read it, for example cuBLAS.
+/// Borrows an array in row-major order for functions of cudarc that read it, for example cuBLAS.
 ///
 /// The work of the closure is ordered after the earlier work on the array, and later work on the
 /// array is ordered after it. This applies to `stream` and to functions of cudarc on any other
@@ -316,11 +316,11 @@ pub fn lend<T: Element, const R: usize, X>(
     stream: &Arc<CudaStream>,
     work: impl for<'v> FnOnce(CudaView<'v, T>) -> X,
 ) -> Result<X> {
-    let (_open, lent) = lent(array, stream, false)?;
-    Ok(work(lent.slice.as_view()))
+    let (_open, borrowed) = borrowed(array, stream, false)?;
+    Ok(work(borrowed.slice.as_view()))
 }
 
-/// Lends an array to functions of cudarc that write it, as [`lend`].
+/// Borrows an array for functions of cudarc that write it, as [`lend`].
 ///
 /// # Errors
 /// As [`lend`].
@@ -330,8 +330,8 @@ pub fn lend_mut<T: Element, const R: usize, X>(
     stream: &Arc<CudaStream>,
     work: impl for<'v> FnOnce(CudaViewMut<'v, T>) -> X,
 ) -> Result<X> {
-    let (_open, mut lent) = lent(array, stream, true)?;
-    Ok(work(lent.slice.as_view_mut()))
+    let (_open, mut borrowed) = borrowed(array, stream, true)?;
+    Ok(work(borrowed.slice.as_view_mut()))
 }
 
 /// An argument of [`read`]: `&CudaSlice<T>` or `CudaView<T>`.
@@ -620,7 +620,7 @@ pub fn with<'a, A: Operands<'a>, X>(
     work: impl for<'v> FnOnce(&Stream, A::Views<'v>) -> Result<X>,
 ) -> Result<X> {
     let ours = self::stream(stream)?;
-    let _counted = Counted::beside(stream)?;
+    let _counted = Counted::for_stream(stream)?;
     let mut held = operands.hold(&ours, stream, &Token { _own: () })?;
     stream.context().check_err().map_err(|error| failed("cuStreamWaitEvent", error))?;
     work(&ours, A::views(&mut held))

@@ -65,7 +65,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Argument`] on the cpu device, which has no foreign streams, and for a stream of
-    /// another context than the primary one of this GPU; [`Error::Driver`] if earlier work on the
+    /// another context than the primary one of this GPU. [`Error::Driver`] if earlier work on the
     /// device failed.
     ///
     /// # Safety
@@ -103,14 +103,14 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Argument`] for a null address, an address that is no multiple of the size of an
-    /// element, strides that make elements overlap (including a stride of 0 along an axis of
-    /// several elements), and more elements than memory can have. After an error the owner is
-    /// dropped.
+    /// element, and more elements than memory can have. The same error for strides that make
+    /// elements overlap, including a stride of 0 along an axis of several elements. After an error
+    /// the owner is dropped.
     ///
     /// # Safety
-    /// * From the first element to the last one, including gaps, the bytes are on the device of
-    ///   this stream, in memory that the primary context of a GPU can access, and are values of
-    ///   `T`. This holds until `owner` is dropped.
+    /// * From the first element to the last one, including gaps, the bytes are values of `T`. They
+    ///   are on the device of this stream, in memory that the primary context of a GPU can access.
+    ///   This holds until `owner` is dropped.
     /// * Until then, no other code uses the bytes. Exceptions are work that was queued on this
     ///   stream before, and work on it after the drop of the array.
     /// * On the cpu device, `address` is derived from a pointer with exposed provenance.
@@ -152,7 +152,7 @@ fn layout<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R]) ->
     let unused = |d: usize| shape[d] <= 1 || shape.contains(&0);
     let strides = std::array::from_fn(|d| if unused(d) { strides[d].max(1) } else { strides[d] });
     let layout = Strided { offset: 0, shape, strides };
-    let Some(room) = room(&layout) else {
+    let Some(room) = element_span(&layout) else {
         return Err(Error::argument(format!(
             "an array of shape {shape:?} and strides {strides:?} has elements in one place, or too many for any memory"
         )));
@@ -166,7 +166,7 @@ fn layout<T: Element, const R: usize>(shape: [usize; R], strides: [usize; R]) ->
 
 /// Returns the number of elements from the first to the last one. `None` if two elements overlap
 /// (as far as strides in order of their size show), or if the number is too large.
-fn room<const R: usize>(layout: &Strided<R>) -> Option<usize> {
+fn element_span<const R: usize>(layout: &Strided<R>) -> Option<usize> {
     let count = layout.shape.iter().try_fold(1usize, |count, &extent| count.checked_mul(extent.max(1)));
     count.filter(|&count| i64::try_from(count).is_ok())?;
     if layout.shape.contains(&0) {

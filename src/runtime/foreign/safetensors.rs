@@ -163,7 +163,7 @@ mod tests {
         let c = device.full([2, 2, 2], f8e4m3fn::from_bits(0x38))?;
         let tensors = [("a", tensor(&a.transpose()?)?), ("b", tensor(&b.view())?), ("c", tensor(&c.view())?)];
         let bytes = serialize(tensors, None).expect("a file");
-        // In memory that is aligned, and one byte behind it.
+        // In memory that is aligned, and at the following byte.
         for shift in [0, 1] {
             let mut room = vec![0u64; bytes.len() / 8 + 2];
             let room: &mut [u8] = bytemuck::cast_slice_mut(&mut room);

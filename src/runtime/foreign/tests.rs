@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{layout, room};
+use super::{element_span, layout};
 use crate::element::{f4e2m1fn, f16};
 use crate::error::Result;
 use crate::runtime::array::strided::Strided;
@@ -24,7 +24,7 @@ fn array<const R: usize>(shape: [usize; R], strides: [usize; R]) -> (Result<Devi
 }
 
 #[test]
-fn kernels_run_over_foreign_memory_and_the_owner_goes_last() -> Result<()> {
+fn kernels_use_foreign_memory_and_its_owner_is_dropped_last() -> Result<()> {
     let (foreign, alive) = array([3, 4], [16, 2]);
     let mut foreign = foreign?;
     let mut own = Device::cpu().array(&[1; 12], [3, 4])?;
@@ -75,7 +75,7 @@ fn strides_that_lead_two_elements_to_one_place_are_refused() {
 
 #[test]
 fn rooms_hold_every_element_once() {
-    let of = |shape, strides| room(&Strided { offset: 0, shape, strides });
+    let of = |shape, strides| element_span(&Strided { offset: 0, shape, strides });
     // All small arrays, with their places counted one by one.
     for code in 0..5usize.pow(4) {
         let digit = |d: u32| code / 5usize.pow(d) % 5;
@@ -87,7 +87,7 @@ fn rooms_hold_every_element_once() {
         let count = places.len();
         places.sort_unstable();
         places.dedup();
-        match room(&layout) {
+        match element_span(&layout) {
             Some(room) => assert!(room == last && places.len() == count, "{layout:?}"),
             // Some arrays whose elements interleave without an overlap are also rejected.
             None => assert!(places.len() < count || (strides[0] > 1 && strides[1] > 1), "{layout:?}"),

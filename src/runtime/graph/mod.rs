@@ -34,8 +34,8 @@ type Recorder<'f, S> = Box<dyn FnMut(&mut S) -> Result<()> + Send + 'f>;
 
 /// Recorded launches and copies that are replayed as a whole.
 ///
-/// On a GPU, a graph is a CUDA graph: a replay is one call of the driver, whatever the graph
-/// contains. On the cpu device, the work is executed in sequence, with the parameters of the
+/// On a GPU, a graph is a CUDA graph: a replay is one call of the driver for all contents of the
+/// graph. On the cpu device, the work is executed in sequence, with the parameters of the
 /// recording.
 ///
 /// # Recording

@@ -181,7 +181,7 @@ fn kernels_that_start_early_are_captured() -> Result<()> {
 }
 
 #[test]
-fn what_is_no_work_of_a_graph_is_an_error() -> Result<()> {
+fn work_that_graphs_cannot_record_is_an_error() -> Result<()> {
     /// Returns the error of a closure.
     #[track_caller]
     fn refusal<S: GraphResource>(state: S, work: impl FnMut(&mut S) -> Result<()> + Send) -> String {
@@ -257,7 +257,7 @@ fn a_state_that_fails_to_record_is_tried_again() -> Result<()> {
 }
 
 #[test]
-fn what_is_shared_is_not_written() -> Result<()> {
+fn shared_arrays_are_not_written() -> Result<()> {
     // A unique array that becomes a shared one during its recording.
     let mut array = Some(Device::cpu().zeros::<i32, 1>([3])?);
     let state: Option<&'static DeviceArray<i32, 1>> = None;
@@ -357,7 +357,7 @@ fn tasks_of_a_pool_are_done_while_a_graph_is_recorded() -> Result<()> {
 }
 
 #[test]
-fn a_task_reads_what_a_graph_shares() -> Result<()> {
+fn a_task_reads_the_shared_arrays_of_a_graph() -> Result<()> {
     for device in devices() {
         let (x, mut sum) = (device.full([TILE], 1.0f32)?, device.zeros([TILE])?);
         let task = || ct::launch(axpy, 1, (&x, &mut sum, 5.0));
@@ -376,7 +376,7 @@ fn a_task_reads_what_a_graph_shares() -> Result<()> {
 }
 
 #[test]
-fn work_of_nobody_knows_whom_is_an_error_on_a_thread_of_a_pool() -> Result<()> {
+fn foreign_work_on_a_thread_of_a_pool_is_an_error() -> Result<()> {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().expect("a pool");
     for device in devices() {
         let (x, mut other) = (device.zeros::<i32, 1>([TILE])?, device.zeros([TILE])?);

@@ -122,7 +122,7 @@ impl Bench {
         Ok(Times::new(self.batch(stream, self.runs, &mut host, &mut work)?))
     }
 
-    /// Measures as [`Bench::run`], with several sets of arrays in turn. No run then finds its
+    /// Measures as [`Bench::run`], with several sets of arrays in rotation. No run then finds its
     /// arrays in the caches, where its predecessor left them. [`Bench::cold_sets`] returns the
     /// required number of sets.
     ///
@@ -159,8 +159,8 @@ impl Bench {
     }
 
     /// Returns the number of sets of arrays, of this many bytes each, that exceed the caches of a
-    /// device when used in turn. Together they have half a gigabyte. The number is at most 16, and
-    /// 1 on the cpu device.
+    /// device when used in rotation. Together they have half a gigabyte. The number is at most 16,
+    /// and 1 on the cpu device.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn work_is_done_as_often_as_asked() {
+    fn work_is_executed_the_requested_number_of_times() {
         let stream = Device::cpu().default_stream();
         let mut count = 0;
         let work = || {

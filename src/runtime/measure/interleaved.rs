@@ -8,16 +8,17 @@ use crate::error::{Error, Result};
 use crate::runtime::device::stream::Stream;
 
 /// An implementation: queues the work on a stream.
-type Way<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
+type Implementation<'a, S> = &'a dyn Fn(&mut S) -> Result<()>;
 
-/// The maximum number of turns of an implementation.
-const TURNS: usize = 5;
+/// Maximum number of parts of the measurement of an implementation.
+const PARTS: usize = 5;
 
 impl Bench {
-    /// Measures several implementations of the same work on a state, mostly arrays. They take
-    /// turns, in ascending and then in descending order, so that all are measured at the same
-    /// clocks and temperatures. The first run of a turn is not counted: it finds the caches as
-    /// another implementation left them.
+    /// Measures several implementations of the same work on a state, mostly arrays. Each
+    /// measurement is divided into parts. The parts of the implementations alternate, in ascending
+    /// and then in descending order, so that all are measured at the same clocks and temperatures.
+    /// The first run of a part is not counted: the caches contain the data of another
+    /// implementation.
     ///
     /// ```
     /// use cutlet as ct;
@@ -38,7 +39,7 @@ impl Bench {
     /// # Errors
     /// As [`Bench::run`]; [`Error::Argument`] if there is no implementation.
     #[track_caller]
-    pub fn compare<S>(self, stream: &Stream, state: &mut S, ways: &[Way<'_, S>]) -> Result<Comparison> {
+    pub fn compare<S>(self, stream: &Stream, state: &mut S, ways: &[Implementation<'_, S>]) -> Result<Comparison> {
         if ways.is_empty() {
             return Err(Error::argument("a comparison has at least one way to do the work"));
         }
@@ -46,13 +47,13 @@ impl Bench {
         for way in ways {
             hosts.push(self.prepare(stream, &mut || way(state))?);
         }
-        let turns = self.num_runs().min(TURNS);
+        let parts = self.num_runs().min(PARTS);
         let mut all: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
         let mut medians: Vec<Vec<Duration>> = vec![Vec::new(); ways.len()];
-        for turn in 0..turns {
-            let runs = self.num_runs() * (turn + 1) / turns - self.num_runs() * turn / turns;
+        for part in 0..parts {
+            let runs = self.num_runs() * (part + 1) / parts - self.num_runs() * part / parts;
             for place in 0..ways.len() {
-                let at = if turn % 2 == 0 { place } else { ways.len() - 1 - place };
+                let at = if part % 2 == 0 { place } else { ways.len() - 1 - place };
                 let times = self.batch(stream, runs + 1, &mut hosts[at], &mut || ways[at](state))?;
                 all[at].extend(&times[1..]);
                 medians[at].push(Times::new(times[1..].to_vec()).median());
@@ -96,7 +97,7 @@ impl Comparison {
     }
 
     /// Returns the ratio of the times of this implementation and the first one: the median of the
-    /// ratios of all turns.
+    /// ratios of all parts.
     ///
     /// ```
     /// # use cutlet as ct;
@@ -129,7 +130,7 @@ mod tests {
     use crate::runtime::Device;
 
     #[test]
-    fn ways_take_turns() {
+    fn implementations_alternate() {
         let stream = Device::cpu().default_stream();
         let seen = RefCell::new(String::new());
         let way = |name: char, micros: u64| {

@@ -320,7 +320,7 @@ impl<T: TestElement, const R: usize> TestArray<T, R> {
         let bits = self.bits();
         let listed = |bits: &[u64]| -> String {
             let mut texts: Vec<String> = bits.iter().map(|&bits| text(T::from_bits(bits))).collect();
-            // The first element tells the type.
+            // The first element determines the type.
             for text in texts.iter_mut().skip(1) {
                 if let Some(short) = text.strip_suffix(T::NAME).filter(|short| !short.is_empty()) {
                     *text = short.to_owned();

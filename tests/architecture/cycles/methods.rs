@@ -1,10 +1,11 @@
-//! Method calls as edges between files: from the file of a call to the file that defines the method.
+//! Method calls as edges between files: from the file of a call to the file that defines the
+//! method.
 //!
 //! Sources have no types, so a call counts only if its method is certain:
-//! * `self.m()` and `Self::m()` in an `impl` block of a type call the method `m` of this type. So do `this.m()`, and
-//!   `lowering.m()` for the type `Lowering` ([`VARIABLES`]).
-//! * `x.m()` and `x.y.m()` call the only method with this name in the crate, unless `std` has one, too, or all methods
-//!   of the type are in one file.
+//! * `self.m()` and `Self::m()` in an `impl` block of a type call the method `m` of this type. So
+//!   do `this.m()`, and `lowering.m()` for the type `Lowering` ([`VARIABLES`]).
+//! * `x.m()` and `x.y.m()` call the only method with this name in the crate, unless `std` has one,
+//!   too, or all methods of the type are in one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

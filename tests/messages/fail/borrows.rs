@@ -1,4 +1,4 @@
-//! What the borrow checker says.
+//! Errors of the borrow checker.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! What is known only when the kernel runs, and what is known while it is traced.
+//! Run-time values where the trace needs constants.
 
 use cutlet as ct;
 use cutlet::prelude::*;

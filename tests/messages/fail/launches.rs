@@ -1,4 +1,4 @@
-//! What a launch gives and what a kernel takes.
+//! Arguments of a launch that do not fit the parameters of the kernel.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! A `break` in the body of a loop, which rustc refuses before it looks at types.
+//! A `break` in the body of a loop, which rustc rejects before type checking.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! What rustc warns about.
+//! Warnings of rustc.
 #![deny(unused_must_use)]
 
 use cutlet::prelude::*;

@@ -1,4 +1,5 @@
-//! The configurations of the comparison's rows: their PTX, for sums of it, and what the cost model says of them.
+//! The configurations of the comparison's rows: their PTX, for its sums, and their costs by the
+//! cost model.
 
 #[path = "../../../benches/compare/ours/attention_f8.rs"]
 mod attention_f8;
@@ -49,13 +50,14 @@ use crate::ptxas;
 use crate::runner::{Completion, Trial};
 use crate::sums;
 
-/// The least rank correlation of the cost model with recorded times, on average and of a row: of products and of attention. (Of 8192^3
-/// in 16 bits, records of two element types that take the same time are as unlike each other as 0.74. Rows of attention have five to
-/// seven tiles, of which two or three take nearly as long, and run in persistent forms.)
+/// The least rank correlation of the cost model with recorded times, on average and of a row: of
+/// products and of attention. (Of 8192^3 in 16 bits, records of two element types that take the
+/// same time are as unlike each other as 0.74. Rows of attention have five to seven tiles, of which
+/// two or three take nearly as long, and run in persistent forms.)
 const LEAST: [f64; 2] = [0.62, 0.25];
 
-/// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain launches of the comparison, which were
-/// measured, it changes no plan.
+/// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain
+/// launches of the comparison, which were measured, it changes no plan.
 pub fn trials() -> Vec<Trial> {
     let test = |name: &str, test: fn() -> Result<()>| Trial::new(name, move || test().map(|()| Completion::Completed));
     vec![test("plans::recorded", recorded_order), test("plans::plain", plain_plans)]
@@ -73,7 +75,8 @@ fn recorded_order() -> Result<()> {
         let configurations = recorded::configurations(record, &*row)?;
         let (Some(rho), regret) = recorded::agreement(&configurations) else { continue };
         println!("{name}: rank correlation {rho:.2}, regret {:.1} %", 100.0 * regret);
-        // With a mask and few keys, launches take the persistent form with two blocks on a multiprocessor, which is not modelled.
+        // With a mask and few keys, launches take the persistent form with two blocks on a
+        // multiprocessor, which is not modelled.
         let is_modelled = name != "attention f16 8 16 1024 64 causal";
         ensure!(!is_modelled || rho > LEAST[1], "{name}: rank correlation {rho:.2}");
         all.push(rho);
@@ -86,7 +89,7 @@ fn recorded_order() -> Result<()> {
 
 fn plain_plans() -> Result<()> {
     let mut count = 0;
-    // Of kernels without products no plan is chosen.
+    // Kernels without products have no plan search.
     let rows = plain_rows();
     let products = rows.iter().filter(|line| line.contains("matmul") || line.contains("attention"));
     for (name, plain) in products.filter_map(|line| line.split_once(": ")) {
@@ -136,7 +139,7 @@ fn row(session: Session, name: &str) -> Result<()> {
             row.call(configuration, 0, Backend::Ptx, Step::Export { target, format: Format::Ptx, out: &mut out });
         let text = match exported {
             Ok(()) => out.into_iter().map(|file| String::from_utf8_lossy(&file.bytes).into_owned()).collect(),
-            // A target may lack what a configuration needs.
+            // A target may lack features of a configuration.
             Err(error) => format!("{label}: {error}"),
         };
         ptxas::assemble(&text, &target.to_string(), demand).with_context(|| label.clone())?;

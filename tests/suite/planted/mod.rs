@@ -1,10 +1,10 @@
-//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode has to see
-//! each fault; the number that the tolerances of the tests see is printed beside it.
+//! Planted faults: small tests run with a fault in the trace of their kernel. Exact mode must find
+//! each fault. The number of faults that the tolerances of the tests find is printed, too.
 //!
 //! A fault concerns one element of a left operand of a product, or of an operand of a sum, in one
 //! step of the loops and one tile block: the term is lost, doubled, or that of the neighbour. The
-//! interpreter runs the trace as it is. A fault is counted if it changes a bit that the test
-//! stores, with floats or in exact mode: a product of zero that is lost does not.
+//! interpreter runs the trace without rewrites. A fault is counted if it changes a bit that the
+//! test stores, with floats or in exact mode: a product of zero that is lost does not.
 //! `CUTLET_SUITE_FAULTS=n` plants n faults in the tests of each class ([`FEW`]). All cores share
 //! the faults.
 
@@ -69,7 +69,7 @@ const CLASSES: [Class; 5] = [
 /// Number of faults of a class without `CUTLET_SUITE_FAULTS`.
 const FEW: usize = 6;
 
-/// A fault: what the numbers select depends on the kernel.
+/// A fault. The kernel determines the meaning of the numbers.
 #[derive(Clone, Copy, Debug)]
 struct Fault {
     /// Number of the launch of the test.
@@ -265,7 +265,7 @@ pub fn trials() -> Vec<Trial> {
     CLASSES.iter().map(trial).collect()
 }
 
-/// How a fault shows.
+/// Visibility of a fault.
 struct Shown {
     fault: Fault,
     by_bits: bool,

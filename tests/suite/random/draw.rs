@@ -12,7 +12,7 @@ use super::program::{Arg, Form, Id, MAX_ELEMENTS, Op, Program, Region, Step, Typ
 /// Draws a step with regions of at most this depth.
 pub type Draw = fn(&mut Generator, &Scope, &'static Op, usize) -> Option<Step>;
 
-/// Values that can be seen and what made them since the scope was opened.
+/// Visible values, and the steps since the begin of the scope.
 #[derive(Clone, Default)]
 pub struct Scope {
     pub visible: Vec<Id>,
@@ -27,21 +27,22 @@ pub struct Generator {
     palette: Vec<Kind>,
     /// Forms with their weights in this program, added up.
     weights: Vec<(u64, &'static Op)>,
-    /// May it have types that few targets of Tile IR know?
+    /// True if the program may have types of few targets of Tile IR.
     newest: bool,
 }
 
-/// Types that Tile IR has for the latest targets alone: there, whole programs with them are skipped.
+/// Types that Tile IR has for the latest targets alone: there, whole programs with them are
+/// skipped.
 fn is_newest(kind: Kind) -> bool {
     matches!(kind, Kind::E8m0 | Kind::F4)
 }
 
-/// Has the program of a seed extents that are sums of powers of two?
+/// Returns true if the program of a seed has extents that are sums of powers of two.
 fn has_sums(seed: u64) -> bool {
     seed % 8 == 5
 }
 
-/// Has the program of a seed tiles in layouts of its own?
+/// Returns true if the program of a seed sets layouts of tiles.
 fn has_layouts(seed: u64) -> bool {
     seed % 8 == 3
 }
@@ -80,7 +81,8 @@ pub fn generate(seed: u64) -> Program {
     if has_layouts(seed) { with_layouts(&mut generator, program) } else { program }
 }
 
-/// A program that has every form, in the order of the tables, and the names of those for which nothing fits.
+/// A program that has every form, in the order of the tables, and the names of those for which
+/// nothing fits.
 pub fn of_every_form() -> (Program, Vec<&'static str>) {
     let mut random = SmallRng::seed_from_u64(1);
     let (tile, shape) = ([8, 32], [9, 5]);
@@ -92,13 +94,13 @@ pub fn of_every_form() -> (Program, Vec<&'static str>) {
     for &kind in Kind::ARRAYS {
         generator.push(&mut scope, step(named("load"), kind, vec![], vec![0, 0])).expect("loads of every kind");
     }
-    // What fits the products.
+    // Operands of products.
     for kind in [Kind::U8, Kind::I8] {
         let id = generator.value(&scope, |form| form.kind == kind).expect("a loaded tile");
         generator.push(&mut scope, step(named("transpose"), Kind::Bool, vec![id], vec![])).expect("a transposed tile");
     }
     let mut missing = Vec::new();
-    // What needs results of others comes later, and what ends a block last.
+    // Ops with operands from other ops are later, and ops that end a block are last.
     let (last, first): (Vec<_>, Vec<_>) = all().iter().copied().partition(|op| op.name.starts_with("return_if"));
     let (products, others): (Vec<_>, Vec<_>) =
         first.into_iter().partition(|op| op.family == "products" || op.name == "scalars");
@@ -150,7 +152,7 @@ impl Generator {
 
     pub fn fill(&mut self, scope: &mut Scope, length: usize, depth: usize) {
         for _ in 0..length {
-            // Not every choice fits the values at hand: try until one does.
+            // Not every choice fits the current values: draw until one does.
             while self.try_step(scope, depth).is_none() {}
         }
     }
@@ -224,7 +226,8 @@ impl Generator {
         self.next - 1
     }
 
-    /// A region with parameters of these forms, of a few steps; what it sees is in the scope.
+    /// Draws a region with parameters of these forms and a few steps; its visible values are in the
+    /// scope.
     pub fn region(&mut self, outside: &Scope, params: &[Form], length: usize, depth: usize) -> (Region, Scope) {
         let params: Vec<Id> = params.iter().map(|&form| self.fresh(form)).collect();
         let mut inner = Scope { visible: outside.visible.clone(), steps: Vec::new() };

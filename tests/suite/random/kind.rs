@@ -7,7 +7,7 @@ use cutlet::prelude::*;
 use crate::data::format_of;
 use crate::format::{Format, Real, Round};
 
-/// Does something with every kind that arrays have: variant and type, floats and small floats first.
+/// Applies a macro to every kind of arrays: variant and type, floats and small floats first.
 macro_rules! each_kind {
     ($then:ident) => {
         $then! {
@@ -154,11 +154,12 @@ impl Kind {
 
     pub fn rounded_by(self, real: Real, round: Round) -> Number {
         let format = self.format().expect("a float");
-        // What f64 arithmetic gives is rounded already.
+        // Results of f64 arithmetic are already rounded.
         Number::Float(if self == Kind::F64 { real.near } else { format.round(real, round) })
     }
 
-    /// What a conversion gives: types of 8 and 4 bits saturate; the scale type has no sign, fp4 no NaN.
+    /// Returns the result of a conversion: types of 8 and 4 bits saturate; the scale type has no
+    /// sign, fp4 no NaN.
     pub fn converted(self, exact: Real) -> Number {
         let format = self.format().expect("a float");
         let mut exact = exact;
@@ -220,7 +221,8 @@ impl Kind {
         self.of_bits(next)
     }
 
-    /// What all bits zero mean: of the scale type, which has no zero, its least number.
+    /// Returns the number whose bits are all zero: of the scale type, which has no zero, its least
+    /// number.
     pub fn zero(self) -> Number {
         self.of_bits(0)
     }

@@ -1,4 +1,5 @@
-//! Layouts for the tiles of a program, and a program without them: Tile IR leaves them to its compiler.
+//! Layouts for the tiles of a program, and a program without them: Tile IR leaves them to its
+//! compiler.
 
 use std::collections::HashMap;
 
@@ -26,7 +27,7 @@ pub fn layout_of(generator: &mut Generator, value: Id, threads: i64) -> Step {
     Step { op, kind: Kind::Bool, args: vec![value], numbers, regions: vec![], out: vec![] }
 }
 
-/// Of each third value a layout, in which whatever comes later has it.
+/// Sets a layout of each third value, for all later steps.
 fn held(
     generator: &mut Generator,
     steps: Vec<Step>,

@@ -1,11 +1,11 @@
-//! Random kernels: each is generated from its number, run like any other test, and compared to the last bit with an
-//! evaluation of its own in host arithmetic. The forms that they are made of are rows of the tables in `ops`. One that
-//! fails is reduced to its core, which is printed as Rust.
+//! Random kernels: each is generated from its number, run like any other test, and compared to the
+//! last bit with an evaluation of its own in host arithmetic. The forms that they are made of are
+//! rows of the tables in `ops`. One that fails is reduced to its core, which is printed as Rust.
 //!
-//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there are (20; 60 with
-//! `CUTLET_TESTS=all`). A failing
-//! test names its number: `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds`
-//! says how long a reduction may take (20; 0: none).
+//! `CUTLET_RANDOM_SEED` is the number of the first kernel (1), `CUTLET_RANDOM_COUNT` how many there
+//! are (20; 60 with `CUTLET_TESTS=all`). A failing test names its number:
+//! `CUTLET_RANDOM_SEED=n CUTLET_RANDOM_COUNT=1` runs it alone. `CUTLET_RANDOM_REDUCE=seconds` says
+//! how long a reduction may take (20; 0: none).
 
 mod dispatch;
 mod draw;
@@ -100,7 +100,7 @@ fn tried(session: Session, seed: u64, program: &Program) -> Result<()> {
     })
 }
 
-/// What kind of failure an error is: another one is not what is looked for.
+/// Returns the kind of a failure; the reduction keeps failures of the same kind.
 fn failure(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     if text.contains("elements are wrong") {
@@ -110,11 +110,12 @@ fn failure(error: &anyhow::Error) -> String {
     line.chars().filter(|c| c.is_alphabetic() || *c == ' ').take(40).collect()
 }
 
-/// The core of a failing program as Rust, with what is wrong.
+/// The core of a failing program as Rust, with its failure.
 fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String {
     let limit = Duration::from_secs(number("CUTLET_RANDOM_REDUCE").unwrap_or(20));
     let fails = |candidate: &Program| tried(session, seed, candidate).is_err_and(|e| self::failure(&e) == failure);
-    // Where nothing works any more, as after a fault on a GPU, there is nothing to learn.
+    // If even the empty program fails, as after a fault on a GPU, the search for a smaller case is
+    // useless.
     let empty = Program { steps: vec![], ..program.clone() };
     let core = match tried(session, seed, &empty).is_ok() && !limit.is_zero() {
         true => shrink::reduced(program, limit, &mut |candidate| fails(candidate)),
@@ -124,9 +125,10 @@ fn core(session: Session, seed: u64, program: &Program, failure: &str) -> String
     print::whole(&core, &contents(seed, &core), &codes(seed, &core), &format!("{wrong:#}"))
 }
 
-/// What the arrays of a kind hold at first: of the inputs, or of the outputs.
+/// Returns the initial content of the arrays of a kind: of the inputs, or of the outputs.
 fn content<T: Element>(seed: u64, kind: Kind, count: usize, of_output: bool) -> Vec<T> {
-    // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners alone.
+    // Any bits on every second kernel: most results are then NaN or all sign. Sometimes corners
+    // alone.
     let spread = match seed % 2 {
         _ if seed % 3 != 1 && seed.is_multiple_of(5) => Spread::Corners,
         0 => Spread::Any,
@@ -165,7 +167,7 @@ fn codes(seed: u64, program: &Program) -> [Vec<Codes>; 2] {
     })
 }
 
-/// The contents as numbers: by kind, and codes behind them.
+/// The contents as numbers: by kind, and codes after them.
 fn values(contents: &[Content], codes: &[Codes], shape: [usize; 2]) -> Arrays {
     let mut arrays: Arrays = vec![None; Kind::ARRAYS.len() + 1 + Packed::ALL.len()];
     for Codes { packed, codes } in codes {
@@ -193,7 +195,7 @@ fn list<T: Element>(
 
 macro_rules! run_with_arrays {
     ($($float:ident $fty:ident $fname:ident),+; $($int:ident $ity:ident $iname:ident),+) => {
-        /// Runs a program and compares what it stores.
+        /// Runs a program and compares its stored elements.
         fn check(session: Session, seed: u64, program: &Program) -> Result<()> {
             let without = session.through_tile_ir().then(|| layouts::without_layouts(program));
             let program = without.as_ref().unwrap_or(program);

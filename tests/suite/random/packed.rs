@@ -7,7 +7,7 @@ use super::ops::Narrow;
 use super::program::Step;
 use super::trace::{Given, Tracer};
 
-/// Does something with every type that packed arrays have here: variant, type, how codes are read.
+/// Applies a macro to every type of packed arrays: variant, type, format of codes.
 macro_rules! each_packed {
     ($then:ident) => {
         $then! {
@@ -78,7 +78,7 @@ macro_rules! packed {
 each_packed!(packed);
 
 impl Packed {
-    /// Of the type of an array, as it is written in a form.
+    /// Returns the packed type of an array type in a form.
     pub fn of(ty: &str) -> Option<Packed> {
         let ty = ty.replace(' ', "");
         let name =
@@ -86,7 +86,7 @@ impl Packed {
         Packed::ALL.iter().copied().find(|packed| name.split(',').next() == Some(packed.name()))
     }
 
-    /// Where its array is among all.
+    /// Returns the index of its array among all arrays.
     pub fn place(self) -> usize {
         super::kind::Kind::ARRAYS.len() + 1 + self as usize
     }

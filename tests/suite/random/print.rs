@@ -7,9 +7,9 @@ use super::kind::Kind;
 use super::packed::Packed;
 use super::program::{Form, Id, Program, Region, Step};
 
-/// How a step is printed.
+/// Text of a step.
 pub enum Text {
-    /// The tokens that record it, with names of operands, numbers and what else it may name.
+    /// The tokens that record it, with names of operands, numbers and other names.
     Template {
         body: &'static str,
         args: &'static [&'static str],
@@ -21,7 +21,7 @@ pub enum Text {
 }
 
 impl Text {
-    /// What it names beside operands and numbers, with their types.
+    /// Names other than operands and numbers, with their types.
     pub fn given(&self) -> &'static [(&'static str, &'static str)] {
         match self {
             Text::Template { given, .. } => given,
@@ -37,7 +37,7 @@ pub struct Printer<'a> {
     depth: usize,
 }
 
-/// Is this the type of an array whose elements are those of the first operand?
+/// Returns true for the type of an array with the elements of the first operand.
 pub fn of_operand(ty: &str) -> bool {
     ty.replace(' ', "").contains("<T,")
 }
@@ -47,12 +47,13 @@ fn array(kind: Kind, direction: &str) -> String {
     format!("{direction}_{}", kind.name())
 }
 
-/// Is this a part of a name?
+/// Returns true for a character of a name.
 fn names(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The text with names replaced. A name behind a point is a method's or a field's, unless two points make a range.
+/// The text with names replaced. A name after a point is a method's or a field's, unless two
+/// points make a range.
 fn replaced(text: &str, by: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -90,14 +91,15 @@ impl<'a> Printer<'a> {
     }
 
     pub fn line(&mut self, text: &str) {
-        // A line that closes a bracket stands further left, one that opens one indents what follows.
+        // A line that closes a bracket is less indented, one that opens one indents the following
+        // lines.
         let text = text.trim_end();
         self.depth -= usize::from(text.starts_with('}'));
         let _ = writeln!(self.text, "{}{text}", "    ".repeat(self.depth));
         self.depth += usize::from(text.ends_with('{'));
     }
 
-    /// The steps of a region and what it gives.
+    /// The steps of a region and its results.
     pub fn region(&mut self, region: &Region, _: &[Id]) {
         self.steps(&region.steps);
         if !region.results.is_empty() {
@@ -287,14 +289,14 @@ pub fn kernel(program: &Program) -> String {
     )
 }
 
-/// What an array holds at first.
+/// Initial content of an array.
 pub struct Content {
     pub kind: Kind,
     /// Bit patterns, row-major.
     pub bits: Vec<u64>,
 }
 
-/// What a packed array holds at first, row-major.
+/// Initial content of a packed array, row-major.
 pub struct Codes {
     pub packed: Packed,
     pub codes: Vec<u8>,

@@ -1,4 +1,5 @@
-//! A program with every form of random kernels, as it is printed: `tests.rs` says how it is written anew.
+//! A printed program with every form of random kernels: `tests.rs` describes how it is written
+//! anew.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,5 +1,6 @@
-//! Random kernels as data: a list of steps over values that have numbers. A program is well-typed if [`Typing`] says
-//! so, and then every result is defined to the last bit, so that all back ends have to agree with the reference.
+//! Random kernels as data: a list of steps over values that have numbers. A program is well-typed
+//! if [`Typing`] says so, and then every result is defined to the last bit, so that all back ends
+//! have to agree with the reference.
 
 use std::hash::{Hash, Hasher};
 
@@ -28,7 +29,8 @@ impl Form {
         self.shape[0] * self.shape[1]
     }
 
-    /// Is there such a tile? Extents are sums of at most three powers of two, four-bit elements come in pairs.
+    /// Returns true if such a tile exists: extents are sums of at most three powers of two, and
+    /// four-bit elements are in pairs.
     fn is_possible(self) -> bool {
         self.count() <= MAX_ELEMENTS
             && self.shape.iter().all(|extent| extent.count_ones() <= 3)
@@ -39,7 +41,7 @@ impl Form {
 /// A class of kinds.
 pub type Class = fn(Kind) -> bool;
 
-/// What an operand has to be; kind and shape of the first one are what the others go by.
+/// Constraint of an operand. Kind and shape of the first operand determine those of later ones.
 #[derive(Clone, Copy)]
 pub enum Arg {
     /// A kind of this class.
@@ -54,14 +56,14 @@ pub enum Arg {
     Single(Class),
 }
 
-/// What one step does: how it is drawn, recorded, computed and printed.
+/// Operation of a step: its selection, recording, reference and text.
 pub struct Op {
     pub name: &'static str,
     /// The part of the front end that it is of.
     pub family: &'static str,
     pub weight: u32,
     pub args: &'static [Arg],
-    /// The kinds that a step chooses from, beside those of its operands.
+    /// The kinds that a step selects from, in addition to those of its operands.
     pub kinds: Option<Class>,
     /// Numbers that a step has: least and largest.
     pub numbers: &'static [(i64, i64)],
@@ -111,7 +113,8 @@ pub struct Region {
     pub results: Vec<Id>,
 }
 
-/// A kernel: inputs and outputs are arrays of one shape, cut into tiles of one shape, a tile block for each.
+/// A kernel: inputs and outputs are arrays of one shape, cut into tiles of one shape, a tile block
+/// for each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Program {
     pub shape: [usize; 2],
@@ -197,7 +200,7 @@ impl Program {
 /// Most elements of a value.
 pub const MAX_ELEMENTS: usize = 4096;
 
-/// Does a tile of the first shape broadcast to the second?
+/// Returns true if a tile of the first shape broadcasts to the second.
 pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {
     from.iter().zip(to).all(|(&from, to)| from == to || from == 1)
 }
@@ -206,9 +209,9 @@ pub fn stretches(from: [usize; 2], to: [usize; 2]) -> bool {
 #[derive(Clone, Debug)]
 pub struct Typing {
     pub tile: [usize; 2],
-    /// Of the values that can be seen.
+    /// Forms of the visible values.
     pub forms: Vec<Option<Form>>,
-    /// Of all values so far.
+    /// Forms of all values so far.
     pub all: Vec<Option<Form>>,
 }
 
@@ -230,7 +233,7 @@ impl Typing {
         self.forms.get(id).copied().flatten()
     }
 
-    /// Forms of what a step makes.
+    /// Forms of the results of a step.
     pub fn results(&mut self, step: &Step) -> Option<Vec<Form>> {
         let args: Vec<Form> = step.args.iter().map(|&id| self.get(id)).collect::<Option<_>>()?;
         let op = step.op;
@@ -240,7 +243,7 @@ impl Typing {
         if !fits || !numbers_fit || op.kinds.is_some_and(|class| !class(step.kind)) {
             return None;
         }
-        // What regions make cannot be seen behind them.
+        // Values of regions are not visible after them.
         let outside = (!step.regions.is_empty()).then(|| self.forms.clone());
         let results = (op.infer)(self, step, &args);
         if let Some(outside) = outside {
@@ -262,7 +265,8 @@ impl Typing {
         Some(())
     }
 
-    /// A region whose parameters have these forms; forms of its results. Its values can be seen afterwards, too.
+    /// A region whose parameters have these forms; forms of its results. Its values can be seen
+    /// afterwards, too.
     pub fn region(&mut self, region: &Region, params: &[Form]) -> Option<Vec<Form>> {
         if region.params.len() != params.len() {
             return None;

@@ -1,5 +1,5 @@
-//! What a random program computes, element by element in host arithmetic: floats in f64 rounded to their format after
-//! every operation, integers in 128 bits cut to their width.
+//! Reference of random programs, element by element in host arithmetic: floats in f64 rounded to
+//! their format after every operation, integers in 128 bits truncated to their width.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -41,13 +41,13 @@ impl Values {
 /// Arrays by kind.
 pub type Arrays = Vec<Option<Values>>;
 
-/// What the blocks, one after another, leave in the output arrays.
+/// Executes the blocks one after another on the output arrays.
 pub fn run(program: &Program, inputs: &Arrays, outputs: &mut Arrays) {
     let forms = program.forms().expect("programs make sense");
     let grid = program.grid();
     for at in (0..grid[0]).flat_map(|i| (0..grid[1]).map(move |j| [i, j])) {
         let mut machine = Machine { program, forms: &forms, inputs, outputs, at, values: vec![None; program.count] };
-        // A block that returned early has done what it had to.
+        // A block that returned early is complete.
         let _ = machine.run(&program.steps);
     }
 }
@@ -111,7 +111,7 @@ impl Eval<'_, '_> {
         self.arg(n).data[0]
     }
 
-    /// Is any element of a value true?
+    /// Returns true if any element of a value is true.
     pub fn any(&self, id: Id) -> bool {
         self.machine.value(id).data.iter().any(|x| x.is_true())
     }

@@ -1,6 +1,7 @@
-//! Shrinks a program that fails to one in which nothing more can go (after Zeller and Hildebrandt, "Simplifying and
-//! isolating failure-inducing input", 2002): steps go, become constants or one of their operands, regions are unwrapped,
-//! numbers and shapes become small, as long as a predicate says that the program still fails.
+//! Shrinks a program that fails to one in which nothing more can go (after Zeller and Hildebrandt,
+//! "Simplifying and isolating failure-inducing input", 2002): steps go, become constants or one of
+//! their operands, regions are unwrapped, numbers and shapes become small, as long as a predicate
+//! says that the program still fails.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ pub struct Reducer<'a> {
     program: Program,
 }
 
-/// The smallest program found within the time for which the predicate holds. It holds for the first one.
+/// The smallest program found within the time for which the predicate holds. It holds for the first
+/// one.
 pub fn reduced(program: &Program, limit: Duration, fails: &mut dyn FnMut(&Program) -> bool) -> Program {
     let mut reducer = Reducer { fails, until: Instant::now() + limit, program: program.clone() };
     loop {
@@ -59,7 +61,7 @@ fn uses(steps: &mut [Step], visit: &mut dyn FnMut(&mut Id)) {
     }
 }
 
-/// Takes out steps whose results nobody uses.
+/// Removes steps with unused results.
 pub fn without_dead(program: &Program) -> Program {
     fn clean(steps: &mut Vec<Step>, used: &[bool]) {
         steps.retain(|step| step.out.is_empty() || has_effect(step) || step.out.iter().any(|&id| used[id]));
@@ -77,7 +79,7 @@ pub fn without_dead(program: &Program) -> Program {
     }
 }
 
-/// Does a step do something beside making values?
+/// Returns true if a step has an effect in addition to its results.
 fn has_effect(step: &Step) -> bool {
     step.op.text.given().iter().any(|(name, _)| name.ends_with("output"))
         || step.op.name.starts_with("return_if")
@@ -188,7 +190,7 @@ impl Reducer<'_> {
         let _ = self.accept(without_dead(&candidate)) || self.accept(candidate);
     }
 
-    /// What is in regions takes the place of the step: of a branch one side, of a loop one round.
+    /// Replaces a step by its regions: one side of a branch, one iteration of a loop.
     fn unwrap(&mut self, n: usize) {
         let Some(step) = self.step(n) else { return };
         let is_loop = step.regions.first().is_some_and(|region| !region.params.is_empty());
@@ -196,7 +198,7 @@ impl Reducer<'_> {
         for regions in bodies {
             let mut inside: Vec<Step> = regions.iter().flat_map(|region| region.steps.clone()).collect();
             let params = &regions[0].params;
-            // The first state is the last of the operands; the number of the round becomes 0.
+            // The first state is the last of the operands; the number of the iteration becomes 0.
             let init = step.args[step.args.len().saturating_sub(params.len().saturating_sub(1))..].to_vec();
             if let Some(&round) = params.last() {
                 inside.insert(0, constant(Form::new(Kind::I32, [1, 1]), round));

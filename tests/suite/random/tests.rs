@@ -1,4 +1,5 @@
-//! Tests of the generator itself: every form is drawn, programs are reduced to their core, and what is printed is Rust.
+//! Tests of the generator itself: every form is drawn, programs are reduced to their core, and
+//! printed programs are Rust.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::shrink::reduced;
 use super::{printed, reference};
 use crate::runner::{Completion, Trial};
 
-/// The tests, beside those of the suite.
+/// Returns the tests of the random programs themselves.
 pub fn trials() -> Vec<Trial> {
     let trial = |name: &str, test: fn() -> Result<()>| {
         Trial::new(format!("random::{name}"), move || test().map(|()| Completion::Completed))
@@ -23,7 +24,7 @@ pub fn trials() -> Vec<Trial> {
         trial("every_form_is_drawn", every_form_is_drawn),
         trial("programs_are_well_typed", programs_are_well_typed),
         trial("a_made_up_defect_is_reduced", a_made_up_defect_is_reduced),
-        trial("what_is_printed_compiles", what_is_printed_compiles),
+        trial("printed_programs_compile", printed_programs_compile),
     ]
 }
 
@@ -48,8 +49,9 @@ fn every_form_is_drawn() -> Result<()> {
     Ok(())
 }
 
-/// A program with every form is in `printed.rs` as it was printed: so it compiles. It computes what it should, too.
-fn what_is_printed_compiles() -> Result<()> {
+/// `printed.rs` is a printed program with every form, so the test shows that it compiles. Its
+/// results are checked, too.
+fn printed_programs_compile() -> Result<()> {
     let (program, missing) = of_every_form();
     ensure!(missing.is_empty(), "no operands fit {missing:?}");
     let (contents, codes) = (super::contents(SEED, &program), super::codes(SEED, &program));
@@ -60,7 +62,7 @@ fn what_is_printed_compiles() -> Result<()> {
     }
     ensure!(
         std::fs::read_to_string(path)? == text,
-        "forms have changed: CUTLET_BLESS=1 cargo test --test suite -- random::what_is_printed writes printed.rs anew"
+        "forms have changed: CUTLET_BLESS=1 cargo test --test suite -- random::printed_programs writes printed.rs anew"
     );
     let shape = program.shape;
     let [given, mut wanted] = [0, 1].map(|n| super::values(&contents[n], &codes[n], shape));
@@ -88,7 +90,7 @@ fn what_is_printed_compiles() -> Result<()> {
 
 const SEED: u64 = 4;
 const HEADER: &str =
-    "//! A program with every form of random kernels, as it is printed: `tests.rs` says how it is written anew.\n\n";
+    "//! A printed program with every form of random kernels: `tests.rs` describes how it is written\n//! anew.\n\n";
 
 /// The parts of the front end that random kernels have to know.
 const FAMILIES: &[&str] = &[
@@ -129,7 +131,8 @@ fn is_exclusive_scan(step: &Step) -> bool {
     step.op.name == "cumsum" && step.numbers[1] >= 2
 }
 
-/// What a defect in exclusive scans beside a flip would look like.
+/// Returns true for programs with an exclusive scan and a flip: the condition of an invented
+/// defect.
 fn has_made_up_defect(program: &Program) -> bool {
     let (mut scan, mut flip) = (false, false);
     program.each(&mut |step| {

@@ -102,7 +102,7 @@ impl Tracer<'_> {
         self.tile::<T>(id).item()
     }
 
-    /// Is any element of a value true?
+    /// Returns true if any element of a value is true.
     pub fn any(&self, id: Id) -> Scalar<bool> {
         self.tile::<bool>(id).any(..).item()
     }
@@ -124,7 +124,7 @@ impl Tracer<'_> {
         ids.iter().map(|&id| self.value(id)).collect()
     }
 
-    /// Runs a region: what its results are.
+    /// Runs a region, and returns its results.
     pub fn region(&self, region: &Region, params: Vec<Value>) -> Vec<Value> {
         self.set(&region.params, params);
         self.run(&region.steps);
@@ -132,7 +132,7 @@ impl Tracer<'_> {
     }
 }
 
-/// What a form may name beside its operands.
+/// Arguments of a form other than its operands.
 pub trait Given {
     fn given(tracer: &Tracer<'_>, step: &Step) -> Self;
 }
@@ -172,7 +172,7 @@ impl Given for Corner {
     }
 }
 
-/// What a step makes, as a list.
+/// Results of a step, as a list.
 pub trait Made {
     fn values(self) -> Vec<Value>;
 }

@@ -1,29 +1,29 @@
-//! Random products as data: sizes, tiles, views, the way through the sum, what is done with it, hints.
+//! Random products as data: sizes, tiles, views, the order of the sum, its epilogue, hints.
 
 use cutlet::Hints;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
-/// How an operand gets from its array to the product.
+/// Path of an operand from its array to the product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// Loaded, converted if the array has another type, multiplied.
     Straight,
-    /// The array is loaded the other way round, and the tile transposed.
+    /// The array is loaded in the other order, and the tile transposed.
     Turned,
     /// Negated in between, so that it has to go through registers.
     Negated,
 }
 
-/// How a block goes along k.
+/// Order of a block along k.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Walk {
     /// Tile after tile.
     Steps,
     /// The numbers of the tiles are loaded from an array.
     Loaded,
-    /// At most so many tiles, which the launch says.
+    /// At most a number of tiles, an argument of the launch.
     Limited,
     /// Until an element of the sum is large enough.
     Enough,
@@ -33,18 +33,18 @@ pub enum Walk {
     Twofold,
 }
 
-/// Which tile of the result a block makes.
+/// Assignment of tiles of the result to blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// `bid(0)` goes over the rows.
+    /// `bid(0)` counts rows.
     Rows,
-    /// `bid(0)` goes over the columns.
+    /// `bid(0)` counts columns.
     Columns,
     /// Blocks take tile after tile, row by row.
     Persistent,
 }
 
-/// What is done with the sum.
+/// Epilogue of the sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Epilogue {
     Nothing,
@@ -61,28 +61,28 @@ pub enum Epilogue {
 /// A part of a larger array, as a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part {
-    /// The array is stored the other way round.
+    /// The array is stored in the other order.
     pub turned: bool,
     /// Elements before the part, by axis of the part.
     pub front: [usize; 2],
-    /// Elements behind it.
+    /// Elements after the part.
     pub back: [usize; 2],
-    /// Every so many.
+    /// Step between the elements of the part.
     pub step: [usize; 2],
 }
 
-/// What loops wish for.
+/// Hints of the loops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Loops {
     /// Stages of the loads along k.
     pub stages: Option<u32>,
-    /// Has that loop a producer?
+    /// Hint for a producer of that loop.
     pub streamed: Option<bool>,
-    /// Teams that take tile after tile.
+    /// Ping-pong groups.
     pub teams: Option<u32>,
 }
 
-/// What the kernel depends on.
+/// Constants of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Form {
     /// Rows and columns of the result, and terms, of a tile.
@@ -96,7 +96,8 @@ pub struct Form {
     /// The product of the tile is multiplied once more, as in attention.
     pub chained: bool,
     pub loops: Loops,
-    /// Rows of the arrays are cut in the kernel, between numbers that it loads, and blocks beyond the result return.
+    /// Rows of the arrays are cut in the kernel, between numbers that it loads, and blocks beyond
+    /// the result return.
     pub ragged: bool,
 }
 
@@ -114,7 +115,7 @@ pub struct Product {
     pub limit: usize,
 }
 
-/// What a combination of element types allows.
+/// Limits of a combination of element types.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Elements of the accumulator of a tile.
@@ -145,7 +146,7 @@ fn part(random: &mut SmallRng) -> Part {
     Part { turned: random.random_range(0..2) == 0, front, back, step }
 }
 
-/// Of each third product the loops wish for something.
+/// Returns the hints of the loops, which each third product has.
 fn loops(seed: u64) -> Loops {
     let mut random = SmallRng::seed_from_u64(!seed);
     if !seed.is_multiple_of(3) {
@@ -225,7 +226,7 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     if seed.is_multiple_of(5) { in_bands(seed, limits, product) } else { product }
 }
 
-/// Of each fifth product three groups of warps should have a third of the rows each.
+/// Changes each fifth product to three data partitions, each with a third of the rows.
 fn in_bands(seed: u64, limits: Limits, mut product: Product) -> Product {
     let mut random = SmallRng::seed_from_u64(!seed);
     let tile = [192, *[32, 64, 96, 128].choose(&mut random).unwrap(), *[16, 32, 64].choose(&mut random).unwrap()];

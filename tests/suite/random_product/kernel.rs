@@ -6,7 +6,7 @@ use cutlet::prelude::*;
 
 use super::form::{Epilogue, Form, Loops, Order, Walk, Way};
 
-/// Where [`Walk::Enough`] stops.
+/// Limit at which [`Walk::Enough`] ends.
 pub const ENOUGH: f64 = 40.0;
 
 /// A tile of one operand: rows and columns at a tile index.
@@ -27,7 +27,8 @@ where
     }
 }
 
-/// Element types that can change their sign, in their own arithmetic or in a wider one; u8 stays as it is.
+/// Element types that can change their sign, in their own arithmetic or in a wider one; u8 stays as
+/// it is.
 pub trait Flip: Element {
     fn flip(tile: Tile<Self, 2>) -> Tile<Self, 2>;
 }
@@ -51,7 +52,7 @@ fn number<C: Element>(value: f64) -> C {
     C::from_f64(value)
 }
 
-/// The loop along k with its wishes.
+/// The loop along k with its hints.
 fn along(count: Scalar<i32>, loops: Loops) -> ct::StepRange {
     let range = loops.stages.into_iter().fold(ct::range(0, count), |range, stages| range.num_stages(stages));
     loops.streamed.into_iter().fold(range, |range, streamed| range.warp_specialize(streamed))
@@ -105,7 +106,7 @@ where
     }
 }
 
-/// What is done with a sum before it is stored.
+/// Computes the epilogue of a sum.
 fn finish<A, C, O>(acc: Tile<C, 2>, bias: Tile<C, 1>, form: Form) -> Tile<O, 2>
 where
     C: Number + CastTo<A> + CastTo<O>,
@@ -143,7 +144,8 @@ fn result<O: Element>(c: ArrayMut<O, 2>, ends: Option<Array<i32, 2>>, form: Form
     c
 }
 
-/// The product of two matrices, or (`chained`) of three: `(a b) b`, where `a b` is cut to between -2 and 2.
+/// The product of two matrices, or (`chained`) of three: `(a b) b`, where `a b` is cut to between
+/// -2 and 2.
 pub fn product<S, Q, A, B, C, O>(
     a: Array<S, 2>,
     b: Array<Q, 2>,
@@ -176,7 +178,8 @@ pub fn product<S, Q, A, B, C, O>(
     }
 }
 
-/// `a` (m, d) with the rows of `b` (n, d) makes weights, cut to between -2 and 2, for the same rows of `b`.
+/// `a` (m, d) with the rows of `b` (n, d) makes weights, cut to between -2 and 2, for the same rows
+/// of `b`.
 pub fn chained<S, Q, A, B, C, O>(
     a: Array<S, 2>,
     b: Array<Q, 2>,

@@ -1,8 +1,10 @@
-//! Random products: every form in which tiles are multiplied, generated from its number and compared with whole
-//! numbers on the host, exactly: tiles, views by slice, step, transpose and offset, hints, element types, loops left
-//! early, indices that are loaded, epilogues, chained products.
+//! Random products: every form in which tiles are multiplied, generated from its number and
+//! compared with whole numbers on the host, exactly: tiles, views by slice, step, transpose and
+//! offset, hints, element types, loops left early, indices that are loaded, epilogues, chained
+//! products.
 //!
-//! `CUTLET_RANDOM_SEED` is the number of the first one (1), `CUTLET_RANDOM_COUNT` how many there are (17).
+//! `CUTLET_RANDOM_SEED` is the number of the first one (1), `CUTLET_RANDOM_COUNT` how many there
+//! are (17).
 
 mod form;
 mod kernel;
@@ -19,7 +21,8 @@ use self::reference::Matrix;
 use crate::data::{Spread, random};
 use crate::harness::{Session, Suite, Want, unwritten};
 
-/// Products of which code was wrong once: a left operand that one product reads where it is, and another one through registers.
+/// Products of which code was wrong once: a left operand that one product reads where it is, and
+/// another one through registers.
 const ONCE_WRONG: [u64; 1] = [641_000_733];
 /// Products whose rows are cut in the kernel, between loaded numbers.
 const RAGGED: [u64; 8] = [34, 35, 36, 37, 38, 40, 46, 50];
@@ -40,7 +43,8 @@ pub fn register(suite: &mut Suite) {
     }
 }
 
-/// Products with small patterns of shared memory, one operand of which TMA brings and threads the other one.
+/// Products with small patterns of shared memory, one operand of which TMA loads, and threads the
+/// other one.
 fn register_mixed(suite: &mut Suite) {
     let whole = Part { turned: false, front: [0, 0], back: [0, 0], step: [1, 1] };
     // Rows that do not start at whole 16 bytes.
@@ -123,7 +127,8 @@ fn run(session: Session, seed: u64) -> Result<()> {
                 $($number => {
                     let limits = Limits { accumulators: $accumulators, narrow: stringify!($c) != stringify!($o) };
                     let mut product = generate(seed, limits);
-                    // tileiras 13.5 fails, without a reason, on some products of such extents by several blocks.
+                    // tileiras 13.5 fails, without a reason, on some products of such extents by
+                    // several blocks.
                     if session.through_tile_ir() && product.form.tile.iter().any(|extent| !extent.is_power_of_two()) {
                         product.hints.num_ctas = None;
                     }
@@ -157,13 +162,13 @@ fn run(session: Session, seed: u64) -> Result<()> {
     }
 }
 
-/// Extents of the whole array, as it is stored.
+/// Extents of the whole array in memory.
 fn stored(part: Part, size: [usize; 2]) -> [usize; 2] {
     let [rows, columns] = [0, 1].map(|axis| part.front[axis] + size[axis] * part.step[axis] + part.back[axis]);
     if part.turned { [columns, rows] } else { [rows, columns] }
 }
 
-/// Where the array has an element of its part.
+/// Returns the index in the array of an element of its part.
 fn place(part: Part, size: [usize; 2], at: [usize; 2]) -> usize {
     let [i, j] = [0, 1].map(|axis| part.front[axis] + at[axis] * part.step[axis]);
     let columns = stored(part, size)[1];

@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rayon::prelude::*;
 
-/// `count` numbers of the standard normal distribution; equal seeds give equal numbers.
+/// `count` numbers of the standard normal distribution; equal seeds mean equal numbers.
 pub fn normal<T: Send + Clone + Default>(seed: u64, count: usize, from: impl Fn(f64) -> T + Sync) -> Vec<T> {
     const CHUNK: usize = 1 << 16;
     let mut numbers = vec![T::default(); count];
@@ -20,8 +20,8 @@ pub fn normal<T: Send + Clone + Default>(seed: u64, count: usize, from: impl Fn(
     numbers
 }
 
-/// What a result should be: the value in f64, and the magnitude that its error is measured against
-/// (of the result itself, or of the terms that were added up to it).
+/// Reference of a result: the value in f64, and the magnitude to which its error is relative (of
+/// the result, or of the terms of its sum).
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The value.
@@ -30,7 +30,8 @@ pub struct Expected {
     pub scale: f64,
 }
 
-/// The largest error of results `0..count`, each divided by its scale; NaN if one is NaN and should not be.
+/// The largest error of results `0..count`, each divided by its scale; NaN if one is NaN and should
+/// not be.
 pub fn largest_error(count: usize, got: impl Fn(usize) -> f64 + Sync, want: impl Fn(usize) -> Expected + Sync) -> f64 {
     let error = |index| {
         let (got, Expected { value, scale }) = (got(index), want(index));

@@ -1,4 +1,4 @@
-//! What every measured kernel shares: its command line, timing, inputs, and the line that it prints.
+//! Harness of the measured kernels: command line, timing, inputs, and the printed line.
 
 #[macro_use]
 pub mod words;

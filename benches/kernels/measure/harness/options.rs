@@ -30,8 +30,8 @@ pub struct Options {
     opt_level: Option<u32>,
     lines: bool,
     check: Option<Checks>,
-    /// Every tile block runs twice, along an axis that the kernel does not ask for: each element is written by two then, which
-    /// `--check races` has to find.
+    /// Every tile block runs twice, along an axis that the kernel does not ask for: each element is
+    /// written by two then, which `--check races` has to find.
     twice: bool,
 }
 
@@ -40,9 +40,9 @@ choice! {
     Emit {
         /// The optimized Tile IR.
         Ir = "ir",
-        /// The Tile IR as it was traced, and what each pass changes of it.
+        /// The traced Tile IR, and the changes of each pass.
         Passes = "passes",
-        /// What the threads do, step by step.
+        /// Steps of the threads.
         Schedule = "schedule",
         /// The same with the values that have no instructions of their own.
         FullSchedule = "schedule=full",
@@ -52,7 +52,7 @@ choice! {
         Ptx = "ptx",
         /// The lines whose values live in local memory, by the driver or ptxas.
         Spills = "spills",
-        /// Tile IR as it goes to the driver or to tileiras, with the order of memory accesses.
+        /// Tile IR for the driver or tileiras, with the order of memory accesses.
         Tileir = "tileir",
         /// Tile IR bytecode.
         Tilebc = "tilebc",
@@ -83,7 +83,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What they are.
+    /// Text of the options for `--help`.
     pub const HELP: &str = "
   --backend           cpu, ptx or tileir; default: the GPU where there is one, else cpu (CUTLET_BACKEND decides before)
   --emit              ir, passes (the traced Tile IR, and what each pass changes of it), schedule (the steps of each warp role; schedule=full: with values that are computed at their uses), picture (when they do it, by the cost model, as SVG), ptx, spills (the lines whose values live in local memory, by the driver or ptxas), tileir (as it goes to the assembler), tilebc (bytecode) or cubin (made by tileiras): print
@@ -101,7 +101,7 @@ impl Options {
   --check             what is checked on the cpu back end, as by CUTLET_CHECK: all, or races, bounds, division, …
                       with commas between";
 
-    /// Takes the option of this name from the words behind it; false: there is none.
+    /// Takes the option of this name from the words after it; false: there is none.
     pub fn take(&mut self, name: &str, words: &mut Words) -> Result<bool> {
         match name {
             "backend" => self.backend = Value::take(words)?,
@@ -139,12 +139,12 @@ impl Options {
         given.unwrap_or(if run_on_cpu { small } else { full })
     }
 
-    /// Is code printed instead of run?
+    /// Returns true if code is printed instead of executed.
     pub fn emits(&self) -> bool {
         self.emit.is_some()
     }
 
-    /// Is the code for Hopper, by the ptx back end?
+    /// Returns true if the code is for Hopper, by the ptx back end.
     pub fn is_for_hopper(&self, device: &Device) -> bool {
         let target = if self.emits() { Some(self.target) } else { device.target() };
         target.is_some_and(|target| target.arch == 90 && target.accelerated)
@@ -193,7 +193,7 @@ impl Options {
         }
     }
 
-    /// Prints the code that was asked for, if any was, of a launch with these arguments.
+    /// Prints the requested code, if any, of a launch with these arguments.
     pub fn emit<K, A, P>(&self, kernel: K, args: A) -> Result<()>
     where
         K: Kernel<P>,
@@ -221,7 +221,8 @@ impl Options {
     }
 }
 
-/// The first form in full, then the lines that go (`-`) and come (`+`) from one to the next, with three around them.
+/// The first form in full, then the lines that go (`-`) and come (`+`) from one to the next, with
+/// three around them.
 fn changes(forms: &[(&str, String)]) -> String {
     let mut out = forms.first().map_or_else(String::new, |(_, text)| text.clone());
     for pair in forms.windows(2) {

@@ -5,14 +5,15 @@ use rayon::prelude::*;
 
 use super::Expected;
 
-/// Rows that are compared: all of up to 64, else 64 spread over the matrix, the last one among them.
+/// Rows that are compared: all of up to 64, else 64 spread over the matrix, the last one among
+/// them.
 pub fn sample_rows(rows: usize) -> Vec<usize> {
     const MOST: usize = 64;
     if rows <= MOST { (0..rows).collect() } else { (0..MOST).map(|i| i * (rows - 1) / (MOST - 1)).collect() }
 }
 
-/// The given rows of a (m x k, row-major) times b (k x n, row-major). The scale of an element is the
-/// sum of the magnitudes of its terms.
+/// The given rows of a (m x k, row-major) times b (k x n, row-major). The scale of an element is
+/// the sum of the magnitudes of its terms.
 pub fn expected_rows<T: Element>(a: &[T], b: &[T], k: usize, n: usize, rows: &[usize]) -> Vec<Expected> {
     let row = |&row: &usize| {
         let (mut values, mut scales) = (vec![0.0; n], vec![0.0; n]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-/// What one launch does, for the rate that is printed.
+/// Work of one launch, for the printed rate.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// Bytes read and written.
@@ -19,7 +19,7 @@ pub enum Work {
 pub struct Report<'a> {
     /// Name, element type and sizes.
     pub what: String,
-    /// Where it ran.
+    /// Device of the launch.
     pub device: String,
     /// Time of one launch.
     pub time: Duration,
@@ -29,7 +29,7 @@ pub struct Report<'a> {
     pub error: f64,
     /// Largest error that is right.
     pub tolerance: f64,
-    /// What the error is measured against.
+    /// Quantity to which the error is relative.
     pub relative_to: &'a str,
 }
 

@@ -7,7 +7,7 @@ use cutlet::{Backend, Bench, Device};
 
 use super::Options;
 
-/// Argument sets that launches take in turn, so that no launch finds its inputs in the cache
+/// Argument sets that launches use in rotation, so that no launch finds its inputs in the cache
 /// because the one before read them.
 #[derive(Debug)]
 pub struct Rotation<S> {
@@ -16,8 +16,8 @@ pub struct Rotation<S> {
 }
 
 impl<S> Rotation<S> {
-    /// As many sets as it takes to touch several times a GPU's cache; one on the cpu device.
-    /// `bytes` is what one set occupies.
+    /// Makes sets that together exceed a GPU's cache several times; one set on the cpu device.
+    /// `bytes` is the size of one set.
     pub fn new(device: Device, bytes: usize, mut make: impl FnMut() -> cutlet::Result<S>) -> Result<Rotation<S>> {
         let sets = (0..Bench::cold_sets(device, bytes)).map(|_| make()).collect::<cutlet::Result<_>>()?;
         Ok(Rotation { device, sets })

@@ -1,4 +1,5 @@
-//! Options of a command line as a table: `--name value`, `--name=value`, or `--name` alone for what is yes or no.
+//! Options of a command line as a table: `--name value`, `--name=value`, or `--name` alone for
+//! flags.
 
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use cutlet::{Backend, Checks, Target};
 pub struct Words<'a> {
     rest: std::slice::Iter<'a, String>,
     name: String,
-    /// What stood behind `=`.
+    /// Text after `=`.
     value: Option<&'a str>,
 }
 
@@ -35,16 +36,16 @@ impl<'a> Words<'a> {
         word.with_context(|| format!("--{}: a value is missing", self.name))
     }
 
-    /// The next word as what it says.
+    /// Parses the next word.
     pub fn parse<T: std::str::FromStr<Err: std::fmt::Display>>(&mut self) -> Result<T> {
         let word = self.word()?;
         word.parse().map_err(|error| anyhow!("--{} {word}: {error}", self.name))
     }
 }
 
-/// What an option can be.
+/// Type of the value of an option.
 pub trait Value: Sized {
-    /// Takes it from the words behind the option's name.
+    /// Parses it from the words after the option's name.
     fn take(words: &mut Words) -> Result<Self>;
 }
 
@@ -80,8 +81,8 @@ macro_rules! parsed {
 
 parsed!(usize u32 u64 f32 String PathBuf Backend Checks Target Version);
 
-/// `Cli`: the options of a kernel beside those of all, with what holds where they are not given, and `start`, which
-/// runs the kernel as some words say.
+/// Defines `Cli`, the options of a kernel with their defaults in addition to the common ones, and
+/// `start`, which runs the kernel with the options of a command line.
 macro_rules! options {
     ($(#[$doc:meta])* {$($(#[doc = $help:literal])+ $name:literal $field:ident: $type:ty = $default:expr,)*}) => {
         $(#[$doc])*
@@ -91,7 +92,7 @@ macro_rules! options {
             $($(#[doc = $help])+ $field: $type,)*
         }
 
-        /// Runs the kernel as these words say.
+        /// Runs the kernel with the options of these words.
         pub fn start(words: &[String]) -> Result<()> {
             let mut cli = Cli { options: Options::default(), $($field: $default,)* };
             let mut words = crate::measure::harness::words::Words::new(words);
@@ -123,7 +124,7 @@ macro_rules! choice {
         }
 
         impl $choice {
-            /// As it stands in the command line.
+            /// Returns its name on the command line.
             #[allow(dead_code, reason = "not every choice is printed")]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -1,7 +1,9 @@
-//! A small model, and each of its operations, by candle and by cutlet in turns: `cargo run --release --example transformer`.
+//! A small model, and each of its operations, by candle and by cutlet alternately:
+//! `cargo run --release --example transformer`.
 //!
-//! With `--features cuda` on a GPU. Options: `--tokens 2048`, `--width 2048`, `--blocks 2`, `--bits 4` or `8` (of the weights
-//! of the MLPs' last products), `--type f32`, `f16` or `bf16`, `--runs 20`.
+//! With `--features cuda` on a GPU. Options: `--tokens 2048`, `--width 2048`, `--blocks 2`,
+//! `--bits 4` or `8` (of the weights of the MLPs' last products), `--type f32`, `f16` or `bf16`,
+//! `--runs 20`.
 
 use std::str::FromStr;
 use std::time::Instant;
@@ -26,7 +28,8 @@ fn option<T: FromStr>(name: &str, default: T) -> Result<T> {
     }
 }
 
-/// Runs something by both in turns, and prints the median of the times of each and how far the results differ.
+/// Runs something by both alternately, and prints the median of the times of each and how far the
+/// results differ.
 fn compare(
     what: &str,
     device: &Device,

@@ -1,10 +1,12 @@
-//! A small model of blocks with RMSNorm, attention and a gated MLP, by candle's operations or those of cutlet.
+//! A small model of blocks with RMSNorm, attention and a gated MLP, by candle's operations or those
+//! of cutlet.
 
 use candle_core::{DType, Device, Module, Result, Tensor};
 use candle_nn::{Linear, ops};
 use cutlet_candle::{Bits, QuantizedWeight, attention, rms_norm};
 
-/// Source of the operations of a model. Products with weights are candle's in both, except quantized ones.
+/// Source of the operations of a model. Products with weights are candle's in both, except
+/// quantized ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operations {
     /// candle's: the norm of candle-nn, attention of products and a softmax.
@@ -50,8 +52,8 @@ pub struct Model {
 const EPSILON: f32 = 1e-5;
 
 impl Model {
-    /// Random weights. If `bits` are asked for, the last product of each MLP has weights of so many, 32 in a group, which
-    /// candle's operations take as ordinary numbers.
+    /// Random weights. With `bits`, the last product of each MLP has weights of this width, 32 in a
+    /// group, which candle's operations receive as ordinary numbers.
     pub fn random(config: Config, bits: Option<Bits>, dtype: DType, device: &Device) -> Result<Model> {
         let Config { width, heads, key_heads, hidden, .. } = config;
         let rows = width / heads * key_heads;

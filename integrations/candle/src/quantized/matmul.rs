@@ -15,14 +15,15 @@ use crate::cuda;
 use crate::number::{Number, by_dtype, same_dtype, unsupported};
 use crate::place::Place;
 
-/// A product with quantised weights: an operation for `Tensor::apply_op3`, of activations of shape (…, inputs), codes and
-/// scales as a [`QuantizedWeight`](super::QuantizedWeight) holds them; the result is of shape (…, outputs). Activations,
-/// scales and result are f32, f16 or bf16, all of one type; sums are f32.
+/// A product with quantised weights: an operation for `Tensor::apply_op3`, of activations of shape
+/// (…, inputs), codes and scales as a [`QuantizedWeight`](super::QuantizedWeight) holds them; the
+/// result is of shape (…, outputs). Activations, scales and result are f32, f16 or bf16, all of one
+/// type; sums are f32.
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizedMatmul {
     /// Columns of the weights.
     pub outputs: usize,
-    /// Of a weight.
+    /// Bits of a weight.
     pub bits: Bits,
     /// Inputs that share a scale: a power of two from 16 on.
     pub group: usize,
@@ -127,7 +128,7 @@ impl Plan {
         Ok(Plan { x: place, codes: Place::of(name, codes)?, scales: Place::of(name, scales)?, op })
     }
 
-    /// Of the result.
+    /// Returns the shape of the result.
     fn shape(&self) -> [usize; 2] {
         [self.x.shape[0], self.op.outputs]
     }

@@ -7,9 +7,10 @@ use cutlet_kernels::quantized::Bits;
 use super::matmul::QuantizedMatmul;
 use crate::place::{Place, reachable};
 
-/// A matrix of weights of 4 or 8 bits: of each output, so many inputs one after another share a scale.
+/// A matrix of weights of 4 or 8 bits: `group` consecutive inputs of each output share a scale.
 ///
-/// Made of the weight of a linear layer; as a `Module` it multiplies with its transpose, as `candle_nn::Linear` does.
+/// Made of the weight of a linear layer; as a `Module` it multiplies with its transpose, as
+/// `candle_nn::Linear` does.
 ///
 /// ```
 /// # use candle_core::{DType, Device, Module, Tensor};
@@ -25,10 +26,10 @@ use crate::place::{Place, reachable};
 /// ```
 #[derive(Clone, Debug)]
 pub struct QuantizedWeight {
-    /// u32, of shape (inputs, words of a row of outputs): for each input the codes of all outputs, from the low bits on, and
-    /// rows padded to 128 of them.
+    /// u32, of shape (inputs, words of a row of outputs): for each input the codes of all outputs,
+    /// from the low bits on, and rows padded to 128 of them.
     codes: Tensor,
-    /// Of shape (groups of inputs, outputs).
+    /// Scales of shape (groups of inputs, outputs).
     scales: Tensor,
     outputs: usize,
     bits: Bits,
@@ -36,13 +37,13 @@ pub struct QuantizedWeight {
 }
 
 impl QuantizedWeight {
-    /// Rounds a weight of shape (outputs, inputs): the largest magnitude of a group becomes the largest code. `group` inputs
-    /// share a scale of type `dtype`, which is that of the activations: f32, f16 or bf16. On the host; the result is on the
-    /// device of `weight`.
+    /// Rounds a weight of shape (outputs, inputs): the largest magnitude of a group becomes the
+    /// largest code. `group` inputs share a scale of type `dtype`, which is that of the
+    /// activations: f32, f16 or bf16. On the host; the result is on the device of `weight`.
     ///
     /// # Errors
-    /// For a tensor that is no matrix, one that is not finite or too large for scales of this type, a group that is not a
-    /// power of two from 16 on, and another type of scales.
+    /// For a tensor that is no matrix, not finite, or too large for scales of this type. For a
+    /// group that is not a power of two from 16 on, and another type of scales.
     pub fn quantize(weight: &Tensor, bits: Bits, group: usize, dtype: DType) -> Result<QuantizedWeight> {
         let (outputs, inputs) = weight.dims2()?;
         if !group.is_power_of_two() || group < 16 {
@@ -91,8 +92,8 @@ impl QuantizedWeight {
         Ok(QuantizedWeight { codes, scales: scales.to_device(device)?, outputs, bits, group })
     }
 
-    /// The weights as they are multiplied: of shape (outputs, inputs), of the type of the scales, each the code times the
-    /// scale, rounded once.
+    /// The weights as they are multiplied: of shape (outputs, inputs), of the type of the scales,
+    /// each the code times the scale, rounded once.
     ///
     /// # Errors
     /// Errors of the launch.

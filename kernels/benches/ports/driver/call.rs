@@ -25,9 +25,9 @@ enum Argument {
 }
 
 impl Call {
-    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents and strides, or by
-    /// `p=NAME` or `p=NAME+BYTES` as an address, by `x=NAME,KIND,NUMBERS` as a tensor map, a list as the address of the
-    /// words of its arrays and their number.
+    /// Reads grid and arguments of a line of the manifest. An array is passed as address, extents
+    /// and strides. `p=NAME` or `p=NAME+BYTES` is an address, and `x=NAME,KIND,NUMBERS` is a tensor
+    /// map. A list is the address of the words of its arrays and their number.
     pub fn new(
         driver: &Driver,
         kernel: Kernel,
@@ -74,7 +74,8 @@ impl Call {
         };
         let mut pointers: Vec<*mut c_void> = self.arguments.iter().map(pointer).collect();
         let [x, y, z] = self.grid;
-        // SAFETY: the manifest has the parameters of the cubin; the driver copies them during the call.
+        // SAFETY: the manifest has the parameters of the cubin; the driver copies them during the
+        // call.
         let status = unsafe {
             (self.kernel.launch)(
                 self.kernel.function,

@@ -73,8 +73,8 @@ impl Driver {
         Ok(Clear { memset, address, len: len.parse()? })
     }
 
-    /// Loads the kernel of a cubin: `FILE` of tileiras, or `FILE ENTRY THREADS BYTES` with the threads of a block and
-    /// its dynamic shared memory.
+    /// Loads the kernel of a cubin: `FILE` of tileiras, or `FILE ENTRY THREADS BYTES` with the
+    /// threads of a block and its dynamic shared memory.
     pub fn kernel(&self, folder: &Path, cubin: &str) -> Result<Kernel> {
         type Load = unsafe extern "C" fn(*mut Pointer, *const c_void) -> c_int;
         type Function = unsafe extern "C" fn(*mut Pointer, Pointer, *const c_char) -> c_int;

@@ -53,9 +53,9 @@ fn next<T>(rest: &mut &[i64], count: usize, convert: fn(i64) -> T) -> Result<Vec
 }
 
 impl TensorMap {
-    /// Encodes a map of an array by the numbers of TileLang's host code: element type, rank, extents, strides in bytes,
-    /// then boxes (`tiled`), or corners (`im2col`), steps, and the four modes. Pixels and channels of `im2col` are
-    /// between its steps and corners and its modes.
+    /// Encodes a map of an array by the numbers of TileLang's host code: element type, rank,
+    /// extents, strides in bytes, then boxes (`tiled`), or corners (`im2col`), steps, and the four
+    /// modes. Pixels and channels of `im2col` are between its steps and corners and its modes.
     pub fn new(driver: &Driver, address: u64, kind: &str, numbers: &[i64]) -> Result<Box<TensorMap>> {
         let [element, axes, ref rest @ ..] = *numbers else { bail!("a tensor map without rank") };
         let (mut rest, rank) = (rest, usize::try_from(axes)?);
@@ -72,7 +72,8 @@ impl TensorMap {
                     [next(rest, rank, halves)?, next(rest, rank, halves)?, next(rest, 4, halves)?];
                 let (boxes, steps) = (boxes.as_ptr(), steps.as_ptr());
                 let [a, b, c, d] = modes[..] else { bail!("four modes") };
-                // SAFETY: the signature is that of the driver API; the arrays have the elements of the rank.
+                // SAFETY: the signature is that of the driver API; the arrays have the elements of
+                // the rank.
                 unsafe {
                     let encode = driver.function::<Tiled>("cuTensorMapEncodeTiled")?;
                     encode(to, element, axes, address, extents, strides, boxes, steps, a, b, c, d)
@@ -85,7 +86,8 @@ impl TensorMap {
                 let (low, high, steps) = (low.as_ptr(), high.as_ptr(), steps.as_ptr());
                 let sizes = next(rest, 6, halves)?;
                 let [pixels, channels, a, b, c, d] = sizes[..] else { bail!("six numbers") };
-                // SAFETY: the signature is that of the driver API; the arrays have the elements of the rank.
+                // SAFETY: the signature is that of the driver API; the arrays have the elements of
+                // the rank.
                 unsafe {
                     let encode = driver.function::<Im2col>("cuTensorMapEncodeIm2col")?;
                     encode(to, element, axes, address, extents, strides, low, high, channels, pixels, steps, a, b, c, d)

@@ -1,4 +1,4 @@
-//! Rows beside the triangular systems of FlagGems, which solve in place.
+//! Rows of the comparison with the triangular systems of FlagGems, which solve in place.
 
 use cutlet as ct;
 use cutlet::Stream;

@@ -1,4 +1,5 @@
-//! Rows of the comparison with kernels in Triton and TileLang. Names and arrays are those of `rows_triton.py` and `export_tilelang.py`.
+//! Rows of the comparison with kernels in Triton and TileLang. Names and arrays are those of
+//! `rows_triton.py` and `export_tilelang.py`.
 
 mod linalg;
 mod order;

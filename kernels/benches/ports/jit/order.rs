@@ -1,4 +1,4 @@
-//! Rows beside the sorts and selections of FlagGems, whose positions are i64.
+//! Rows of the comparison with the sorts and selections of FlagGems, whose positions are i64.
 
 use cutlet as ct;
 use cutlet::Stream;

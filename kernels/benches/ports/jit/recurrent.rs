@@ -1,4 +1,4 @@
-//! Rows beside flash-linear-attention.
+//! Rows of the comparison with flash-linear-attention.
 
 use cutlet as ct;
 use cutlet::Stream;
@@ -195,7 +195,8 @@ fn of_log_linear<const BATCH: usize, const TOKENS: usize, const HEADS: usize, co
     };
     let functions = Functions { data: Box::new(data), ours, error, reset: poison_all };
     let bytes = (2 * BATCH * TOKENS * (2 * K + HEADS * (2 * V + levels + 2))) as f64;
-    // The original rounds the results of parts of the keys to bf16. At the first token, parts of -0.33 and 0.28 cancel.
+    // The original rounds the results of parts of the keys to bf16. At the first token, parts of
+    // -0.33 and 0.28 cancel.
     Case::new(format!("log-linear attention bf16 {BATCH} {TOKENS} {HEADS} {K}+{V}"), 4e-2, bytes, 0.0, functions)
 }
 

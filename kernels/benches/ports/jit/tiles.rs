@@ -1,4 +1,4 @@
-//! Rows beside the examples of TileLang and beside TileKernels.
+//! Rows of the comparison with the examples of TileLang and with TileKernels.
 
 use cutlet as ct;
 use cutlet::element::{bf16, f16};
@@ -138,7 +138,8 @@ fn of_sinkhorn<const COUNT: usize>() -> Case {
     Case::new(format!("sinkhorn f32 {COUNT} {N}"), 2e-5, (8 * COUNT * N * N) as f64, 0.0, functions)
 }
 
-/// Codes of 12 bits with a scale for each row. The array of the original has pairs of the same numbers.
+/// Codes of 12 bits with a scale for each row. The array of the original has pairs of the same
+/// numbers.
 fn of_e5m6<const ROWS: usize, const COLUMNS: usize>() -> Case {
     let data = |device: ct::Device| {
         let x = random::<bf16>(device, 1, ROWS * COLUMNS, 3.0)?;

@@ -11,8 +11,9 @@ use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places,
 const TAKEN: usize = 8;
 const TILE: usize = 128;
 
-/// Each expert has as many tokens, so that rows of the original are places of the alignment. Gradients of the weights of pairs
-/// are added: those of the original in the order of the places, ours in that of the pairs.
+/// Each expert has as many tokens, so that rows of the original are places of the alignment.
+/// Gradients of the weights of pairs are added: those of the original in the order of the places,
+/// ours in that of the pairs.
 fn of_gradients<const TOKENS: usize, const EXPERTS: usize, const BETWEEN: usize, const HIDDEN: usize>() -> Case {
     let pairs = TOKENS * TAKEN;
     let data = move |device: Device| {

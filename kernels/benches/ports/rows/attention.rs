@@ -7,7 +7,8 @@ use cutlet_kernels::attention::Prefill;
 
 use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
-/// Shape of an attention: batch, heads, heads of keys, length, dim; keys before a query that it sees at most.
+/// Shape of an attention: batch, heads, heads of keys, length, dim; keys before a query that it
+/// sees at most.
 trait Shape: 'static {
     const OF: [usize; 5];
     const CAUSAL: bool;
@@ -94,7 +95,7 @@ impl<const WINDOW: usize> Shape for Softcap<WINDOW> {
     const CAP: Option<f32> = Some(50.0);
 }
 
-/// Keys at most 127 before or behind a query.
+/// Keys at most 127 before or after a query.
 struct Neighbors;
 
 impl Shape for Neighbors {

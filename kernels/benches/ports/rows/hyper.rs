@@ -1,4 +1,4 @@
-//! Rows of hyper-connections: weights of residual streams, and streams behind a layer.
+//! Rows of hyper-connections: weights of residual streams, and streams after a layer.
 
 use cutlet::element::bf16;
 use cutlet::{Device, Stream};

@@ -7,7 +7,8 @@ use cutlet_kernels::attention::{Latent, Latents, Order};
 
 use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
-/// Decoding with latent vectors. The original has an array of the latent and one of the rotated columns.
+/// Decoding with latent vectors. The original has an array of the latent and one of the rotated
+/// columns.
 fn of_latent<const BATCH: usize, const HEADS: usize, const LENGTH: usize>() -> Case {
     const LATENT: usize = 512;
     const ROTATED: usize = 64;
@@ -86,7 +87,7 @@ fn of_sparse<const QUERIES: usize, const HEADS: usize, const TAKEN: usize>() -> 
     const LATENT: usize = 512;
     const ROTATED: usize = 64;
     const DIM: usize = LATENT + ROTATED;
-    /// Key `i` of a query: at or before its position, or behind it where there are too few.
+    /// Key `i` of a query: at or before its position, or after it where there are too few.
     fn key<const TAKEN: usize>(query: usize, i: usize) -> usize {
         if query + 1 >= TAKEN { i * (query + 1) / TAKEN } else { i }
     }

@@ -63,8 +63,8 @@ fn of_alignment<const TOKENS: usize, const EXPERTS: usize, const TILE: usize>() 
     Case::new(format!("moe alignment {TOKENS} {TAKEN} {EXPERTS} {TILE}"), 0.0, bytes, 0.0, functions)
 }
 
-/// Products of tokens with the weights of their experts. The original stores a row for each pair of token and expert, ours one for
-/// each place of the alignment.
+/// Products of tokens with the weights of their experts. The original stores a row for each pair of
+/// token and expert, ours one for each place of the alignment.
 fn of_experts<const TOKENS: usize, const EXPERTS: usize, const N: usize, const K: usize>() -> Case {
     const TAKEN: usize = 8;
     const TILE: usize = 128;

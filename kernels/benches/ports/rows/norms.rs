@@ -10,7 +10,8 @@ use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places,
 
 const EPSILON: f32 = 1e-5;
 
-/// A row over the rows of matrices. `inputs` have a matrix or a row each; extents are known from their lengths.
+/// A row over the rows of matrices. `inputs` have a matrix or a row each; extents are known from
+/// their lengths.
 fn of_rows<T: Number>(
     name: &str,
     [m, n]: [usize; 2],
@@ -118,7 +119,8 @@ fn of_swiglu<T: Number>(shape: [usize; 2]) -> Case {
     })
 }
 
-/// Rotation of queries and keys: the original rotates in place, so that the results begin as the operands.
+/// Rotation of queries and keys: the original rotates in place, so that the results begin as the
+/// operands.
 fn of_rope<const LENGTH: usize>() -> Case {
     const BATCH: usize = 4;
     const HEADS: [usize; 2] = [32, 8];
@@ -175,7 +177,8 @@ fn of_rope<const LENGTH: usize>() -> Case {
     Case::new(format!("rope bf16 {BATCH} {}+{} {LENGTH} {DIM}", HEADS[0], HEADS[1]), 2e-2, bytes, 0.0, functions)
 }
 
-/// Sparsemax of rows in descending order: the original reads them a second time, as the result of a sort.
+/// Sparsemax of rows in descending order: the original reads them a second time, as the result of a
+/// sort.
 fn of_sparsemax<const M: usize, const N: usize>() -> Case {
     let data = |device: ct::Device| {
         let element = |at: usize| -0.01 * (at % N) as f32 * (1.0 + (at / N % 5) as f32 / 5.0);

@@ -7,7 +7,8 @@ use cutlet_kernels::recurrent::{DeltaInputs, GatedDeltaRule, Mamba2, Mamba2Input
 
 use crate::case::{Case, Data, Functions, difference, matrix, matrix_mut, places, poison_all, random, values};
 
-/// A step of the gated delta rule. The original writes the new states to an array of their own; ours are updated in place.
+/// A step of the gated delta rule. The original writes the new states to an array of their own;
+/// ours are updated in place.
 fn of_delta_step<const BATCH: usize>() -> Case {
     const HEADS: usize = 16;
     const VALUE_HEADS: usize = 32;

@@ -22,7 +22,8 @@ pub fn dot(q: &[f64], k: &[f64], row: usize) -> f64 {
     q.iter().zip(&k[row * q.len()..]).map(|(a, b)| a * b).sum()
 }
 
-/// Attention of sequences of different lengths. The original has them behind padding, ours has them packed.
+/// Attention of sequences of different lengths. The original has them after padding, ours has them
+/// packed.
 fn of_packed<const BATCH: usize, const LENGTH: usize>() -> Case {
     const HEADS: [usize; 3] = [16, 8, 8];
     fn lengths<const BATCH: usize, const LENGTH: usize>() -> Vec<usize> {
@@ -96,7 +97,8 @@ fn of_packed<const BATCH: usize, const LENGTH: usize>() -> Case {
     Case::new(name, 1e-2, 0.0, 4.0 * (HEADS[0] * DIM * pairs) as f64, functions)
 }
 
-/// Attention with a function of scores: slopes of heads times distances, or a bias of keys in a window.
+/// Attention with a function of scores: slopes of heads times distances, or a bias of keys in a
+/// window.
 fn of_scores<const BATCH: usize, const HEADS: usize, const LENGTH: usize, const WINDOW: usize>() -> Case {
     let len = BATCH * HEADS * LENGTH * DIM;
     let data = move |device: Device| {

@@ -32,7 +32,8 @@ fn encode(x: Tile<f32, 2>) -> Tile<u32, 2> {
     ((rounded >> CUT) & 0x7ff) | ((bits >> 20) & 0x800)
 }
 
-/// Stores the words of the codes of tile `i` of a row. Shared memory orders them: three words of a group are not one access.
+/// Stores the words of the codes of tile `i` of a row. Shared memory orders them: three words of a
+/// group are not one access.
 fn store(words: ArrayMut<u32, 2>, [row, i]: [Scalar<i32>; 2], codes: Tile<u32, 2>) {
     let groups = codes.shape()[1] / GROUP;
     let [a, b, c, d, e, f, g, h] = codes.reshape([groups, GROUP]).unstack(1);
@@ -92,11 +93,12 @@ fn check(name: &str, x: [usize; 2], words: [usize; 3], scales: [usize; 1]) -> ct
     })
 }
 
-/// Queues codes e5m6 (5 bits of exponent, 6 of mantissa) of a matrix, and the scale of each row: its
-/// largest magnitude over 65024.
+/// Queues codes e5m6 (5 bits of exponent, 6 of mantissa) of a matrix, and the scale of each row:
+/// its largest magnitude over 65024.
 ///
-/// `x` is (rows, columns) with a multiple of 8 columns, of finite numbers. `words` is (rows, columns
-/// / 8, 3): eight codes of 12 bits, from the highest bits of the first word on. The words of a row are contiguous.
+/// `x` is (rows, columns) with a multiple of 8 columns, of finite numbers. `words` is (rows,
+/// columns / 8, 3): eight codes of 12 bits, from the highest bits of the first word on. The words
+/// of a row are contiguous.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -61,8 +61,8 @@ fn quantize<T: Number>(
 
 /// Codes of the nearest numbers, of an even code between two of them.
 ///
-/// Codes are steps of 1/2 up to 2, of 1 up to 4, and of 2 up to 6: the least of three numbers of steps. The sum with a
-/// number whose last bit is a step has the number of steps in its last bits.
+/// Codes are steps of 1/2 up to 2, of 1 up to 4, and of 2 up to 6: the least of three numbers of
+/// steps. The sum with a number whose last bit is a step has the number of steps in its last bits.
 fn nearest(x: Tile<f32, 2>) -> Tile<u8, 2> {
     let steps = [(1 << 22, 0), (1 << 23, 2), (1 << 24, 4)].map(|(ulps, first)| {
         let sum = x.abs() + 1.5 * ulps as f32;

@@ -15,7 +15,8 @@ pub const BINS: usize = 1 << BITS;
 /// States of a count in its two upper bits. Other words are unknown yet.
 const OWN: u32 = 1 << 30;
 const ALL: u32 = 2 << 30;
-/// Tiles that one step of the look-back reads. The rate of tiles is that of steps times this number.
+/// Tiles that one step of the look-back reads. The rate of tiles is that of steps times this
+/// number.
 const WINDOW: usize = 16;
 
 /// Tiles of a sort.

@@ -26,14 +26,15 @@ use kernels::{BINS, Plan, Tiles};
 type Pair<'a, T> = (DeviceView<'a, T, 1>, DeviceViewMut<'a, T, 1>);
 type Values<'a, V> = (Option<DeviceView<'a, V, 1>>, Option<DeviceViewMut<'a, V, 1>>);
 
-/// Counts of the values of digits. Each sort leaves them as they are at first.
+/// Counts of the values of digits. Each sort restores their initial values.
 #[derive(Debug)]
 struct Counts {
     /// Zeros between sorts.
     counts: DeviceArray<i32, 2>,
     tickets: DeviceArray<i32, 1>,
     starts: DeviceArray<i32, 2>,
-    /// Counts of tiles for two passes in turn. Those of the first one are zeros between sorts.
+    /// Counts of tiles, double-buffered between passes. Those of the first one are zeros between
+    /// sorts.
     tiles: [DeviceArray<u32, 2>; 2],
 }
 
@@ -213,8 +214,8 @@ impl<K: Key, V: Number> RadixSort<K, V> {
     }
 }
 
-/// Queues the sort of keys of shape (n): integers or floats of 16, 32 or 64 bits. -0 is before +0, and NaNs
-/// are after all numbers.
+/// Queues the sort of keys of shape (n): integers or floats of 16, 32 or 64 bits. -0 is before +0,
+/// and NaNs are after all numbers.
 ///
 /// ```
 /// use cutlet_kernels::order::{Direction, sort_keys};

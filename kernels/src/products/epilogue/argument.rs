@@ -16,7 +16,8 @@ pub trait Stage<S: Float> {
     /// Returns the values for a tile of sums.
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2>;
 
-    /// Returns columns of `m` values, one for each row of a tile, which strips of its columns share.
+    /// Returns columns of `m` values, one for each row of a tile, which strips of its columns
+    /// share.
     fn of_rows(&self, _place: Place, _m: usize) -> Vec<Tile<S, 2>> {
         Vec::new()
     }
@@ -107,7 +108,8 @@ impl<S: Float> Epilogue<S> for Plain {
     }
 }
 
-/// An array or number of a stage: a view, a mutable view, a number of type f32, or a tuple of arguments.
+/// An array or number of a stage: a view, a mutable view, a number of type f32, or a tuple of
+/// arguments.
 pub trait Argument {
     /// Its value in the kernel.
     type Kernel: Copy;
@@ -192,7 +194,8 @@ pub(super) fn check_matrix(name: &str, shape: &[usize], of: Extents) -> ct::Resu
     require(fits, || format!("{name} of shape {shape:?} for {}", text(of)))
 }
 
-/// Checks that an array has an element for each column of the result: a vector, or a row for each matrix or group.
+/// Checks that an array has an element for each column of the result: a vector, or a row for each
+/// matrix or group.
 #[track_caller]
 pub(super) fn check_columns(name: &str, shape: &[usize], of: Extents) -> ct::Result<()> {
     let fits = match *shape {
@@ -203,7 +206,8 @@ pub(super) fn check_columns(name: &str, shape: &[usize], of: Extents) -> ct::Res
     require(fits, || format!("{name} of shape {shape:?} for {}", text(of)))
 }
 
-/// Checks that an array has an element for each row of the result: a vector, or a row for each matrix.
+/// Checks that an array has an element for each row of the result: a vector, or a row for each
+/// matrix.
 #[track_caller]
 pub(super) fn check_rows(name: &str, shape: &[usize], of: Extents) -> ct::Result<()> {
     let fits = match *shape {

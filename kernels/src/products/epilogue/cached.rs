@@ -1,5 +1,5 @@
-//! Queries, keys and values of a product: rotary position embedding of queries and keys, and the store of keys and values
-//! in the rows of a cache.
+//! Queries, keys and values of a product: rotary position embedding of queries and keys, and the
+//! store of keys and values in the rows of a cache.
 
 use cutlet as ct;
 use cutlet::element::{Element, Float};
@@ -9,7 +9,8 @@ use super::argument::text;
 use super::{Argument, Epilogue, Extents, Place, Stage};
 use crate::check::require;
 
-/// Columns of a product of queries, keys and values: heads of queries, then of keys, then of values.
+/// Columns of a product of queries, keys and values: heads of queries, then of keys, then of
+/// values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct HeadColumns {
     /// Columns of a head: a power of two from 2 on.
@@ -28,8 +29,8 @@ impl HeadColumns {
     }
 }
 
-/// Rotates adjacent columns of queries and keys by the angles of the row's position, and stores keys and values in the row's
-/// row of a cache.
+/// Rotates adjacent columns of queries and keys by the angles of the row's position, and stores
+/// keys and values in the row's row of a cache.
 ///
 /// | argument | shape |
 /// |---|---|

@@ -1,4 +1,5 @@
-//! The largest value of groups of columns, and its column: the first pass of a greedy choice, without a second read of logits.
+//! The largest value of groups of columns, and its column: the first pass of a greedy choice,
+//! without a second read of logits.
 
 use cutlet as ct;
 use cutlet::element::Float;
@@ -8,8 +9,8 @@ use super::argument::text;
 use super::{Argument, Epilogue, Extents, Place, Stage};
 use crate::check::require;
 
-/// Stores the largest value of each group of adjacent columns and the first column that has it: arrays of f32 and i32 of
-/// shape (groups, rows).
+/// Stores the largest value of each group of adjacent columns and the first column that has it:
+/// arrays of f32 and i32 of shape (groups, rows).
 #[derive(Clone, Copy, Debug)]
 pub struct Largest<A, K> {
     /// Values and columns.

@@ -1,4 +1,5 @@
-//! Epilogues: functions of a tile of sums, which run in the kernel of a product before its result is stored.
+//! Epilogues: functions of a tile of sums, which run in the kernel of a product before its result
+//! is stored.
 //!
 //! | stage | value for a sum x of row i and column j |
 //! |---|---|
@@ -17,8 +18,8 @@
 //! | [`QuantizeBlocks`] | x over the scale of its 128 columns of the row; stores the scales |
 //! | [`Apply`] | a function of tiles |
 //!
-//! [`Then`] joins two stages. Values are computed with in f32, or f64 for operands of f64. The builders of products have a
-//! method for each stage.
+//! [`Then`] joins two stages. Values are computed with in f32, or f64 for operands of f64. The
+//! builders of products have a method for each stage.
 
 mod argument;
 mod cached;

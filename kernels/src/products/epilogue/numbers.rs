@@ -45,8 +45,8 @@ impl Activation {
     }
 }
 
-/// (1 - erf(x / √2)) / 2 · exp(x² / 2) for positive x as a polynomial in t = 1 / (1 + 0.3 x), over t. The relative error is
-/// 1.5e-7 (Remez, 1934, of mpmath's `erfc`).
+/// (1 - erf(x / √2)) / 2 · exp(x² / 2) for positive x as a polynomial in t = 1 / (1 + 0.3 x), over
+/// t. The relative error is 1.5e-7 (Remez, 1934, of mpmath's `erfc`).
 const TAIL: [f32; 8] =
     [0.119_629_3, 0.120_753_95, 0.099_913_54, 0.128_561_51, -0.053_683_5, 0.206_353_43, -0.157_203_1, 0.035_674_788];
 /// The factor of x in t.
@@ -55,7 +55,8 @@ const SLOPE: f32 = 0.3;
 const ROOT: f32 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2;
 const CUBE: f32 = 0.044715;
 
-/// Returns max(x, 0) - |x| e: the share e of the values from |x| on is positive, so that small results are accurate, too.
+/// Returns max(x, 0) - |x| e: the share e of the values from |x| on is positive, so that small
+/// results are accurate, too.
 fn gelu(x: Tile<f32, 2>, activation: Activation) -> Tile<f32, 2> {
     // The share of a larger magnitude is 0 in f32, and an infinity times 0 is no number.
     let size = x.abs().min_nan(15.0);

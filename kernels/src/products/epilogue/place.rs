@@ -12,7 +12,7 @@ pub struct Place {
     pub column: Scalar<i32>,
     /// Index of the matrix in its batch, or of the group.
     pub batch: Scalar<i32>,
-    /// First row of the group, and first row behind it. None: the group is the whole matrix.
+    /// First row of the group, and first row after it. None: the group is the whole matrix.
     pub group: Option<[Scalar<i32>; 2]>,
     /// Rows and columns of the matrix or group before the epilogue.
     pub extents: [Scalar<i32>; 2],
@@ -44,7 +44,8 @@ impl<T: Element> Matrix for Array<T, 3> {
     }
 }
 
-/// An array with an element for each column of the result: a vector, or a row for each matrix or group.
+/// An array with an element for each column of the result: a vector, or a row for each matrix or
+/// group.
 pub trait Columns: Copy {
     /// The type of the elements.
     type Element: Element;

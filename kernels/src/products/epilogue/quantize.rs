@@ -11,8 +11,8 @@ use crate::check::require;
 /// Columns that share a scale.
 const BLOCK: usize = 128;
 
-/// Divides 128 columns of a row by their scale, which is their largest magnitude over a number. Stores the scales: an array
-/// of shape (blocks of columns, rows).
+/// Divides 128 columns of a row by their scale, which is their largest magnitude over a number.
+/// Stores the scales: an array of shape (blocks of columns, rows).
 #[derive(Clone, Copy, Debug)]
 pub struct QuantizeBlocks<A> {
     pub(crate) arguments: A,

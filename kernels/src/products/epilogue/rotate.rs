@@ -14,7 +14,7 @@ use crate::check::require;
 pub struct Heads {
     /// Columns of a head: a power of two.
     pub dim: usize,
-    /// Columns from here on are not rotated: values behind queries and keys.
+    /// Columns from here on are not rotated: values after queries and keys.
     pub end: usize,
     /// The columns that are rotated together.
     pub pairs: Pairs,

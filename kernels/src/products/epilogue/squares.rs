@@ -1,5 +1,6 @@
-//! RMS norm in two epilogues: the product that stores rows adds their squares, and the product that reads them divides by
-//! the root of the mean. The weight of the norm is a factor of the inputs of the second product's weights.
+//! RMS norm in two epilogues: the product that stores rows adds their squares, and the product that
+//! reads them divides by the root of the mean. The weight of the norm is a factor of the inputs of
+//! the second product's weights.
 
 use std::slice::Iter;
 
@@ -11,7 +12,8 @@ use super::argument::text;
 use super::{Argument, Epilogue, Extents, Place, Stage};
 use crate::check::require;
 
-/// Stores the sums of squares of groups of adjacent columns: an array of f32 of shape (groups, rows).
+/// Stores the sums of squares of groups of adjacent columns: an array of f32 of shape (groups,
+/// rows).
 #[derive(Clone, Copy, Debug)]
 pub struct SquareSums<A, K> {
     pub(crate) array: A,

@@ -17,7 +17,7 @@ ct::impl_kernel_args!(RowSums<A> { array });
 impl<S: Float> Stage<S> for RowSums<ArrayMut<f32, 1>> {
     fn apply(&self, sums: Tile<S, 2>, place: Place) -> Tile<S, 2> {
         let [m, n] = sums.shape();
-        // A bias or a function of the caller may be other than zero behind the last column.
+        // A bias or a function of the caller may be other than zero after the last column.
         let is_inside = place.column_indices(n).lt(place.extents[1]);
         let of_rows = ct::select(is_inside, sums.cast::<f32>(), 0.0).sum(1).reshape([m]);
         let array = place.group.map_or(self.array, |[begin, end]| self.array.slice(0, begin..end));

@@ -1,14 +1,16 @@
 //! Prefetch of weights to the L2 cache before a kernel waits for the preceding one of the stream.
 //!
-//! The tile blocks of an [`overlapped`](fn@crate::overlapped) product wait while the last tile blocks of the preceding kernel
-//! run, and memory is partly idle. Each of them prefetches the first weights of its tile, a run of bytes for each column.
+//! The tile blocks of an [`overlapped`](fn@crate::overlapped) product wait while the last tile
+//! blocks of the preceding kernel run, and memory is partly idle. Each of them prefetches the first
+//! weights of its tile, a run of bytes for each column.
 
 use cutlet as ct;
 use cutlet::DeviceView;
 use cutlet::element::Element;
 use cutlet::prelude::*;
 
-/// Bytes that a tile block prefetches: memory transfers 64 KiB for each multiprocessor of an H100 in 2.6 us.
+/// Bytes that a tile block prefetches: memory transfers 64 KiB for each multiprocessor of an H100
+/// in 2.6 us.
 const BYTES: usize = 64 << 10;
 
 /// Elements of the tile of prefetches at least: those of four warps.
@@ -27,7 +29,8 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Returns the weights of a right operand of (terms, columns). None: another order, or runs that are not aligned.
+    /// Returns the weights of a right operand of (terms, columns). None: another order, or runs
+    /// that are not aligned.
     pub fn of<T: Element>(right: &DeviceView<T, 2>) -> Option<Ahead> {
         let ([terms, _], [step, pitch]) = (right.shape(), right.strides());
         let (address, pitch) = (right.address(), (pitch * size_of::<T>()) as u64);
@@ -45,16 +48,18 @@ impl Ahead {
 /// Address and pitch of weights in the kernel.
 pub type Weights = (Scalar<u64>, Scalar<u64>);
 
-/// Returns the bytes of a column that a tile block prefetches, where its tiles have these bytes of a column.
+/// Returns the bytes of a column that a tile block prefetches, where its tiles have these bytes of
+/// a column.
 pub fn bytes_of_column(columns: usize, of_tiles: usize) -> usize {
     let unit = ALIGN * THREADS.div_ceil(columns);
     (BYTES / columns).min(of_tiles) / unit * unit
 }
 
-/// Prefetches a run of `bytes` from each column of a tile. Returns a row of zeros, which the kernel adds to its sums, so that
-/// the prefetches are part of its results.
+/// Prefetches a run of `bytes` from each column of a tile. Returns a row of zeros, which the kernel
+/// adds to its sums, so that the prefetches are part of its results.
 ///
-/// `tile`: index and columns of the tile. `terms`: first byte of the run in its column, and bytes of a column.
+/// `tile`: index and columns of the tile. `terms`: first byte of the run in its column, and bytes
+/// of a column.
 #[allow(unsafe_code, reason = "instructions of PTX")]
 pub fn prefetch(
     (address, pitch): Weights,

@@ -16,7 +16,8 @@ pub enum Share {
     Split(usize),
     /// A tile for each tile block, which adds the same parts in the same order as [`Share::Split`].
     Parts(usize),
-    /// Whole tiles as long as each tile block has one, then equal shares of terms (Stream-K). Shares are added in their order.
+    /// Whole tiles as long as each tile block has one, then equal shares of terms (Stream-K).
+    /// Shares are added in their order.
     Terms,
 }
 
@@ -111,7 +112,8 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// Returns true if the copy of the operands takes longer than the multiplication, which the cost model does not know.
+    /// Returns true if the copy of the operands takes longer than the multiplication, which the
+    /// cost model does not know.
     pub(crate) fn is_bound_by_memory(&self) -> bool {
         let [m, n, _] = self.extents;
         m.min(n) <= 64
@@ -156,11 +158,12 @@ pub(crate) fn space(shape: Shape, target: Option<Target>, multiprocessors: usize
     }
 }
 
-/// Rows of the product whose default configuration all products in a call of `batch_invariant` have.
+/// Rows of the product whose default configuration all products in a call of `batch_invariant`
+/// have.
 const INVARIANT_ROWS: usize = 128;
 
-/// Returns the configuration whose tiles and parts of sums are independent of the rows: that of [`INVARIANT_ROWS`] rows.
-/// Many tiles have a tile block each, which computes all parts.
+/// Returns the configuration whose tiles and parts of sums are independent of the rows: that of
+/// [`INVARIANT_ROWS`] rows. Many tiles have a tile block each, which computes all parts.
 pub(crate) fn invariant(
     shape: Shape,
     target: Option<Target>,
@@ -186,7 +189,8 @@ fn of_threads(shape: Shape) -> Vec<Configuration> {
     let [m, n, _] = shape.extents;
     match m {
         0..=32 => vec![Configuration::new([32, 64, 32]), Configuration::new([32, 128, 32])],
-        // 2983 us for 4096 x 4096 x 4096 on an H100, 3251 us by tiles of 64 x 64. The cost model does not see the difference.
+        // 2983 us for 4096 x 4096 x 4096 on an H100, 3251 us by tiles of 64 x 64. The cost model
+        // does not see the difference.
         _ if m >= 1024 && n >= 1024 => vec![Configuration::new([128, 64, 32]).warps(4)],
         _ => {
             vec![Configuration::new([64, 64, 32]), Configuration::new([128, 64, 16]), Configuration::new([64, 128, 16])]
@@ -233,7 +237,8 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
         _ if n <= 64 => vec![tile(128, 64), tile(256, 64)],
         _ if n <= 128 => vec![persistent(128, 128), persistent(256, 128)],
         _ => {
-            // A converted operand is the left one of tensor cores, and each weight is converted once for so many rows.
+            // A converted operand is the left one of tensor cores, and each weight is converted
+            // once for all rows of a tile.
             if !shape.is_direct[1] {
                 return vec![tile(256, 128).turned(), tile(128, 128).turned()];
             }
@@ -241,7 +246,8 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
             if shape.is_direct == [true, true] {
                 all.push(persistent(256, 128).cluster(2));
             }
-            // Two warp groups with tiles of their own: one runs its epilogue and stores while the other multiplies.
+            // Two warp groups with tiles of their own: one runs its epilogue and stores while the
+            // other multiplies.
             if shape.is_direct == [true, true] && m * n >= 2048 * 2048 {
                 all.push(persistent(128, 192).warps(4));
                 if shape.is_plain && shape.extents[2] <= 2048 {
@@ -257,7 +263,8 @@ fn of_tensor_cores(shape: Shape, target: Target) -> Vec<Configuration> {
     }
 }
 
-/// Few rows and packed weights, which memory bounds: some tile blocks of a multiprocessor copy and convert at the same time.
+/// Few rows and packed weights, which memory bounds: some tile blocks of a multiprocessor copy and
+/// convert at the same time.
 fn of_packed(shape: Shape, multiprocessors: usize) -> Vec<Configuration> {
     let [m, n, k] = shape.extents;
     let rows = m.next_power_of_two().max(16);

@@ -1,7 +1,9 @@
-//! Tiles of groups of rows that begin anywhere: each group has tiles of its own, which begin at its first row.
+//! Tiles of groups of rows that begin anywhere: each group has tiles of its own, which begin at its
+//! first row.
 //!
-//! Group g has the row tiles from offset(g) / m + g on, for tiles of m rows. The next group begins behind its last tile, and
-//! at most one tile of a group has no rows. So a search in the offsets finds the group of a tile, by scalars alone.
+//! Group g has the row tiles from offset(g) / m + g on, for tiles of m rows. The next group begins
+//! after its last tile, and at most one tile of a group has no rows. So a search in the offsets
+//! finds the group of a tile, by scalars alone.
 
 use cutlet as ct;
 use cutlet::prelude::*;

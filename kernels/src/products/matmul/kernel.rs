@@ -1,5 +1,5 @@
-//! The kernels of matrix products: one tile of the result after another, parts of sums that tile blocks share (split-K), and
-//! equal shares of all terms (Stream-K; Osama et al., 2023).
+//! The kernels of matrix products: one tile of the result after another, parts of sums that tile
+//! blocks share (split-K), and equal shares of all terms (Stream-K; Osama et al., 2023).
 
 use cutlet as ct;
 use cutlet::element::Element;
@@ -34,8 +34,9 @@ pub struct Form {
 /// Sums of parts, and flags or tickets, which are zero between two launches.
 pub type Shared<S> = Option<(ArrayMut<S, 3>, ArrayMut<i32, 1>)>;
 
-/// Returns row and column of the tile with an index. A group of rows (or columns) of tiles is traversed column by column, so
-/// that tiles of concurrent blocks share their operands. Adjacent tiles share the longer side, which clusters load once.
+/// Returns row and column of the tile with an index. A group of rows (or columns) of tiles is
+/// traversed column by column, so that tiles of concurrent blocks share their operands. Adjacent
+/// tiles share the longer side, which clusters load once.
 pub fn order(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [usize; 3]) -> [Scalar<i32>; 2] {
     let (along, across) = if tm > tn { (columns, rows) } else { (rows, columns) };
     let group = if tm > tn || tn >= 2 * tm { 16 } else { 8 };
@@ -46,7 +47,8 @@ pub fn order(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]:
     if tm > tn { [far, near] } else { [near, far] }
 }
 
-/// Returns the sums of a range of tiles along the terms. `left` and `right` load the operands of [m, k] and [k, n].
+/// Returns the sums of a range of tiles along the terms. `left` and `right` load the operands of
+/// [m, k] and [k, n].
 pub fn sums<T: Factor>(
     [begin, end]: [Scalar<i32>; 2],
     left: impl Fn(Scalar<i32>) -> Tile<T, 2>,
@@ -61,8 +63,8 @@ pub fn sums<T: Factor>(
     if turned { sums.transpose() } else { sums }
 }
 
-/// Stores the values of an epilogue in the type of the result. The epilogue receives strips of columns: beside the values of
-/// one strip, the sums of the later ones are live.
+/// Stores the values of an epilogue in the type of the result. The epilogue receives strips of
+/// columns: in addition to the values of one strip, the sums of the later ones are live.
 fn finish<T: Factor, O: Element>(
     sums: Tile<T::Sum, 2>,
     (epilogue, result): (&impl Stage<T::Value>, impl Target<O>),
@@ -85,8 +87,8 @@ fn finish<T: Factor, O: Element>(
     }
 }
 
-/// The product of matrices: of one, of a batch, or of groups of rows with a right operand for each group. `offsets` has the
-/// first row of each group, and the number of all rows.
+/// The product of matrices: of one, of a batch, or of groups of rows with a right operand for each
+/// group. `offsets` has the first row of each group, and the number of all rows.
 pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: Stage<T::Value>>(
     left: L,
     right: R,
@@ -143,7 +145,8 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
     match (share, shared) {
         (Share::Split(parts), Some(shared)) => split(parts, steps, shared, (place, add, store)),
         (Share::Terms, Some(shared)) => {
-            // Whole tiles as long as each tile block has one: such blocks load the same operands at the same time.
+            // Whole tiles as long as each tile block has one: such blocks load the same operands at
+            // the same time.
             let begin = count / ct::num_blocks(0) * ct::num_blocks(0);
             all(begin);
             stream_k(begin, [count, steps], shared, (place, add, store));
@@ -165,7 +168,8 @@ fn in_parts<S: cutlet::element::Number>(
     ct::fold(1..parts as i32, first + ct::zeros(first.shape()), |all, at| all + part(at))
 }
 
-/// Equal parts of the terms of each tile. The last tile block of a tile adds the parts in their order.
+/// Equal parts of the terms of each tile. The last tile block of a tile adds the parts in their
+/// order.
 fn split<S: cutlet::element::Number>(
     parts: usize,
     steps: Scalar<i32>,
@@ -196,8 +200,8 @@ fn split<S: cutlet::element::Number>(
     });
 }
 
-/// Equal shares of the terms of the tiles from `begin` on. The first tile block of a tile adds the sums of the later ones in
-/// their order.
+/// Equal shares of the terms of the tiles from `begin` on. The first tile block of a tile adds the
+/// sums of the later ones in their order.
 fn stream_k<S: cutlet::element::Number>(
     begin: Scalar<i32>,
     [tiles, steps]: [Scalar<i32>; 2],

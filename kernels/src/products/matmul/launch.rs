@@ -17,13 +17,14 @@ use crate::launch::{Run, is_batch_invariant, is_overlapped, num_multiprocessors,
 use crate::products::epilogue::{Argument, Epilogue, Extents};
 use crate::products::prologue::Prologue;
 
-/// Columns of a strip of an epilogue. With 64, `ptxas` spills registers in tiles of 128 x 192 with GELU and a residual (row
-/// `matmul_bias_gelu_residual` of the benchmark).
+/// Columns of a strip of an epilogue. With 64, `ptxas` spills registers in tiles of 128 x 192 with
+/// GELU and a residual (row `matmul_bias_gelu_residual` of the benchmark).
 const STRIP: usize = 32;
 
 impl<P, E> Matmul<'_, P, E> {
-    /// Queues the product: c of shape (m, n) from a of (m, k) and b of (k, n). Views have any strides. Operands of 8 bits are
-    /// fastest if both are contiguous along the terms: b is then the transpose of an array of (n, k).
+    /// Queues the product: c of shape (m, n) from a of (m, k) and b of (k, n). Views have any
+    /// strides. Operands of 8 bits are fastest if both are contiguous along the terms: b is then
+    /// the transpose of an array of (n, k).
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for shapes that do not fit; those of the launch.
@@ -57,7 +58,8 @@ impl<P, E> Matmul<'_, P, E> {
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
 
-    /// Queues a product for each matrix of a batch: c of shape (batch, m, n) from a of (batch, m, k) and b of (batch, k, n).
+    /// Queues a product for each matrix of a batch: c of shape (batch, m, n) from a of (batch, m,
+    /// k) and b of (batch, k, n).
     ///
     /// ```
     /// use cutlet as ct;
@@ -102,9 +104,10 @@ impl<P, E> Matmul<'_, P, E> {
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
 
-    /// Queues products of groups of rows with a matrix for each group: c of shape (rows, n) from a of (rows, k) and b of
-    /// (groups, k, n). `offsets` has groups + 1 elements in ascending order: the first row of each group, and the end of the
-    /// last one. Groups may be empty. Rows outside of all groups keep their values.
+    /// Queues products of groups of rows with a matrix for each group: c of shape (rows, n) from a
+    /// of (rows, k) and b of (groups, k, n). `offsets` has groups + 1 elements in ascending order:
+    /// the first row of each group, and the end of the last one. Groups may be empty. Rows outside
+    /// of all groups keep their values.
     ///
     /// ```
     /// use cutlet as ct;
@@ -247,7 +250,8 @@ impl<P, E> Matmul<'_, P, E> {
     }
 }
 
-/// Returns the bytes of a column of weights that a tile block prefetches. `bytes`: those of a column.
+/// Returns the bytes of a column of weights that a tile block prefetches. `bytes`: those of a
+/// column.
 fn prefetched(one: Configuration, bytes: usize, stream: &Stream) -> usize {
     let parts = match one.share {
         Share::Tiles | Share::Parts(_) => 1,

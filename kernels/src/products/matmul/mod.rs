@@ -1,8 +1,9 @@
 //! Matrix products with a prologue and an epilogue: c = epilogue(prologue(a) · b), in one kernel.
 //!
-//! On Hopper, a producer warp copies tiles of the operands by TMA, several steps ahead, and warp groups multiply them by
-//! `wgmma`. A tile block computes one tile after another. Few tiles are divided along the terms (split-K, Stream-K). The
-//! results are the same in each launch of a configuration.
+//! On Hopper, a producer warp prefetches tiles of the operands by TMA, several steps early, and
+//! warp groups multiply them by `wgmma`. A tile block computes one tile after another. Few tiles
+//! are divided along the terms (split-K, Stream-K). The results are the same in each launch of a
+//! configuration.
 
 mod ahead;
 mod configuration;
@@ -30,7 +31,8 @@ use super::epilogue::{
 use super::prologue::{Cast, Normalize, Same};
 use crate::Pairs;
 
-/// A matrix product: its prologue, its epilogue and its options. Stages of the epilogue run in the order of their methods.
+/// A matrix product: its prologue, its epilogue and its options. Stages of the epilogue run in the
+/// order of their methods.
 #[derive(Debug)]
 pub struct Matmul<'w, P = Same, E = Plain> {
     pub(crate) prologue: P,
@@ -82,16 +84,17 @@ impl<'w, P, E> Matmul<'w, P, E> {
         Matmul { configuration: Some(configuration), ..self }
     }
 
-    /// Uses memory of the caller for sums that tile blocks share, so that the launch does not allocate: for graphs, and for
-    /// products of few rows.
+    /// Uses memory of the caller for sums that tile blocks share, so that the launch does not
+    /// allocate: for graphs, and for products of few rows.
     #[must_use]
     pub fn workspace<'x>(self, workspace: &'x mut Workspace) -> Matmul<'x, P, E> {
         let Matmul { prologue, epilogue, precision, configuration, preloaded, .. } = self;
         Matmul { prologue, epilogue, precision, configuration, workspace: Some(workspace), preloaded }
     }
 
-    /// Loads weights before the kernel waits for the preceding one, in calls of [`overlapped`](fn@crate::overlapped): to
-    /// registers in [`Matmul::launch_vector`], the first ones to the L2 cache in [`Matmul::launch`] of up to 64 rows.
+    /// Loads weights before the kernel waits for the preceding one, in calls of
+    /// [`overlapped`](fn@crate::overlapped): to registers in [`Matmul::launch_vector`], the first
+    /// ones to the L2 cache in [`Matmul::launch`] of up to 64 rows.
     ///
     /// # Safety
     /// No kernel of the stream that may be in progress writes the weights.
@@ -114,13 +117,15 @@ impl<'w, P, E> Matmul<'w, P, E> {
         Matmul { prologue, epilogue, precision, configuration, workspace, preloaded }
     }
 
-    /// Converts the elements of the left operand to the type of the right one, before the multiplication.
+    /// Converts the elements of the left operand to the type of the right one, before the
+    /// multiplication.
     #[must_use]
     pub fn cast_left(self) -> Matmul<'w, Cast, E> {
         self.after(Cast)
     }
 
-    /// Multiplies the left operand with a factor for each row and a weight for each column, before the multiplication.
+    /// Multiplies the left operand with a factor for each row and a weight for each column, before
+    /// the multiplication.
     #[must_use]
     pub fn normalize_left<R, W>(self, rows: R, weight: W) -> Matmul<'w, Normalize<R, W>, E> {
         self.after(Normalize { rows, weight })
@@ -156,7 +161,8 @@ impl<'w, P, E> Matmul<'w, P, E> {
         self.then(ScaleRows { array: scales })
     }
 
-    /// Multiplies with a number for each column: a view of (columns) or of (batches or groups, columns).
+    /// Multiplies with a number for each column: a view of (columns) or of (batches or groups,
+    /// columns).
     #[must_use]
     pub fn scale_columns<A>(self, scales: A) -> Matmul<'w, P, Then<E, ScaleColumns<A>>> {
         self.then(ScaleColumns { array: scales })
@@ -192,7 +198,8 @@ impl<'w, P, E> Matmul<'w, P, E> {
         self.activate(Activation::Tanh)
     }
 
-    /// Multiplies the activation of each even column with the odd column on its right: half as many columns.
+    /// Multiplies the activation of each even column with the odd column on its right: half as many
+    /// columns.
     #[must_use]
     pub fn gate_pairs(self, activation: Activation) -> Matmul<'w, P, Then<E, GatePairs>> {
         self.then(GatePairs(activation))
@@ -228,21 +235,24 @@ impl<'w, P, E> Matmul<'w, P, E> {
         self.then(ColumnSums { array: sums })
     }
 
-    /// Divides 128 columns of a row by a scale, so that their largest magnitude is `largest` (448 for e4m3, 127 for i8).
-    /// Stores the scales in a mutable view of f32, of shape (blocks of columns, rows).
+    /// Divides 128 columns of a row by a scale, so that their largest magnitude is `largest` (448
+    /// for e4m3, 127 for i8). Stores the scales in a mutable view of f32, of shape (blocks of
+    /// columns, rows).
     #[must_use]
     pub fn quantize_blocks<A>(self, scales: A, largest: f32) -> Matmul<'w, P, Then<E, QuantizeBlocks<(A, f32)>>> {
         self.then(QuantizeBlocks { arguments: (scales, largest) })
     }
 
-    /// Stores the sums of squares of groups of adjacent columns in a mutable view of f32, of shape (groups, rows).
+    /// Stores the sums of squares of groups of adjacent columns in a mutable view of f32, of shape
+    /// (groups, rows).
     #[must_use]
     pub fn square_sums<A>(self, sums: A, group: usize) -> Matmul<'w, P, Then<E, SquareSums<A, usize>>> {
         self.then(SquareSums { array: sums, group })
     }
 
-    /// Divides each row by √(mean of squares + epsilon). `sums` are sums of squares of shape (groups, rows) by
-    /// [`Matmul::square_sums`] of `columns` columns: an RMS norm of the left operand, without its weight.
+    /// Divides each row by √(mean of squares + epsilon). `sums` are sums of squares of shape
+    /// (groups, rows) by [`Matmul::square_sums`] of `columns` columns: an RMS norm of the left
+    /// operand, without its weight.
     ///
     /// ```
     /// use cutlet as ct;
@@ -271,16 +281,18 @@ impl<'w, P, E> Matmul<'w, P, E> {
         self.then(NormalizeRows { array: sums, numbers: (1.0 / columns as f32, epsilon), groups })
     }
 
-    /// Stores the largest value of each group of adjacent columns and its first column: mutable views of f32 and i32, of
-    /// shape (groups, rows). [`largest_of_groups`](crate::order::largest_of_groups) reduces them to a column for each row.
+    /// Stores the largest value of each group of adjacent columns and its first column: mutable
+    /// views of f32 and i32, of shape (groups, rows).
+    /// [`largest_of_groups`](crate::order::largest_of_groups) reduces them to a column for each
+    /// row.
     #[must_use]
     #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
     pub fn largest<A, B>(self, values: A, columns: B, group: usize) -> Matmul<'w, P, Then<E, Largest<(A, B), usize>>> {
         self.then(Largest { arrays: (values, columns), group })
     }
 
-    /// Rotates heads of queries and keys by the angles of the positions of the rows, and stores keys and values in the rows
-    /// of a cache: [`RotateCached`] has the shapes.
+    /// Rotates heads of queries and keys by the angles of the positions of the rows, and stores
+    /// keys and values in the rows of a cache: [`RotateCached`] has the shapes.
     #[must_use]
     #[allow(clippy::type_complexity, reason = "a stage with its arrays")]
     pub fn rotate_cached<G, R, C>(
@@ -293,7 +305,8 @@ impl<'w, P, E> Matmul<'w, P, E> {
         self.then(RotateCached { angles: (cos, sin), rows: (positions, rows), cache: (keys, values), heads })
     }
 
-    /// Applies a function of a tile, of further arguments and of the position. The function captures nothing.
+    /// Applies a function of a tile, of further arguments and of the position. The function
+    /// captures nothing.
     ///
     /// ```
     /// use cutlet as ct;

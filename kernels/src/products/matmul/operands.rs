@@ -1,4 +1,5 @@
-//! Operands and results of a product in the kernel: matrices, batches of matrices, and rows of groups.
+//! Operands and results of a product in the kernel: matrices, batches of matrices, and rows of
+//! groups.
 
 use cutlet as ct;
 use cutlet::element::Element;
@@ -22,7 +23,8 @@ pub trait Left<T: Element> {
 impl<U: Element, T: Element, P: LeftStage<U, T>> Left<T> for (P, Array<U, 2>) {
     fn load(&self, at: Place, k: Scalar<i32>, [m, tk]: [usize; 2]) -> Tile<T, 2> {
         let elements = match at.group {
-            // Rows behind the group are multiplied and not stored. A slice would not be copied by TMA in a loop over tiles.
+            // Rows after the group are multiplied and not stored. A slice would not be copied by
+            // TMA in a loop over tiles.
             Some([begin, _]) => self.1.load((ct::at(begin + at.row * m), k), [m, tk]),
             None => self.1.load((at.row, k), [m, tk]),
         };

@@ -6,8 +6,9 @@ use cutlet::{Device, DeviceArray, DeviceViewMut};
 
 use super::configuration::{Configuration, Share};
 
-/// Memory for products whose terms several tile blocks share. Launches with a workspace do not allocate, once it is large
-/// enough: after the first launch of the largest product. Launches with one workspace belong to one stream.
+/// Memory for products whose terms several tile blocks share. Launches with a workspace do not
+/// allocate, once it is large enough: after the first launch of the largest product. Launches with
+/// one workspace belong to one stream.
 #[derive(Debug)]
 pub struct Workspace {
     sums: DeviceArray<f32, 1>,
@@ -74,7 +75,8 @@ pub(super) struct Shared<S> {
 }
 
 impl<S: Sums> Shared<S> {
-    /// Returns the memory of a configuration for a number of tiles; none if tile blocks share nothing.
+    /// Returns the memory of a configuration for a number of tiles; none if tile blocks share
+    /// nothing.
     pub fn new(
         device: Device,
         one: Configuration,

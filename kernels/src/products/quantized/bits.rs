@@ -28,7 +28,8 @@ impl Bits {
         }
     }
 
-    /// Returns the number of words of a row of this many weights, padded as a [`PackedView`] needs it.
+    /// Returns the number of words of a row of this many weights, padded as a [`PackedView`] needs
+    /// it.
     pub fn words(self, row: usize) -> usize {
         match self {
             Bits::Four => PackedView::<i4, 1>::words([row])[0],

@@ -1,4 +1,5 @@
-//! The kernels: a product of one piece, and one of parts, whose sums another kernel adds up. The weights as numbers.
+//! The kernels: a product of one piece, and one of parts, whose sums another kernel adds up. The
+//! weights as numbers.
 
 use cutlet as ct;
 use cutlet::packed::{Narrow, PackedArray};
@@ -6,8 +7,8 @@ use cutlet::prelude::*;
 
 use crate::Number;
 
-/// Extents of a tile: rows, outputs, inputs; and how many inputs share a scale. Of these two and of inputs of a tile one is a
-/// multiple of the other.
+/// Extents of a tile: rows, outputs, inputs; and how many inputs share a scale. Of these two and of
+/// inputs of a tile one is a multiple of the other.
 pub type Extents = ([usize; 3], usize);
 
 /// A tile of weights, as numbers.
@@ -36,7 +37,7 @@ pub fn numbers<T: Number, F: Narrow>(
     result.store(at, unpacked(weights, scales, at, extents));
 }
 
-/// What these tiles of inputs add to the tile (i, j) of the result.
+/// Returns the sum of these tiles of inputs for the tile (i, j) of the result.
 fn sum<T: Number, F: Narrow>(
     (x, weights, scales): (Array<T, 2>, PackedArray<F, 2>, Array<T, 2>),
     (i, j): (Scalar<i32>, Scalar<i32>),
@@ -65,7 +66,8 @@ pub fn whole<T: Number, F: Narrow>(
     y.store(at, sum((x, weights, scales), at, all, extents).cast::<T>());
 }
 
-/// A part of the sums of a tile a block; the blocks' third axis counts parts, as the first axis of the result.
+/// A part of the sums of a tile a block; the blocks' third axis counts parts, as the first axis of
+/// the result.
 pub fn part<T: Number, F: Narrow>(
     x: Array<T, 2>,
     weights: PackedArray<F, 2>,

@@ -13,12 +13,12 @@ use crate::launch::{Run, of_batch};
 /// Maximum number of parts of a sum.
 const MAX_PARTS: usize = 16;
 
-/// How a product is divided into blocks.
+/// Division of a product into blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
     extents: Extents,
-    /// Parts of each sum over the inputs. With few rows there are few tiles of the result, and one tile block for each would
-    /// leave most of a GPU without work.
+    /// Parts of each sum over the inputs. With few rows there are few tiles of the result, and one
+    /// tile block for each would leave most of a GPU without work.
     parts: usize,
 }
 
@@ -27,7 +27,7 @@ fn parts_shape(parts: usize, [rows, outputs]: [usize; 2]) -> [usize; 3] {
     if parts > 1 { [parts, rows, outputs] } else { [1, 1, 1] }
 }
 
-/// Launches what `tiles` says.
+/// Launches the kernel with the division `tiles`.
 fn run<T: Number, F: Narrow>(
     Tiles { extents, parts: count }: Tiles,
     stream: &Stream,
@@ -42,8 +42,8 @@ fn run<T: Number, F: Narrow>(
         return Ok(());
     }
     let grid = [rows.div_ceil(tm), outputs.div_ceil(tn), count];
-    // Few rows: a step of a tile block has few bytes, so several of them are on a multiprocessor. More would leave one stage
-    // for the activations.
+    // Few rows: a step of a tile block has few bytes, so several of them are on a multiprocessor.
+    // More would leave one stage for the activations.
     let most = 4 - u32::from(tm > 32) - u32::from(F::BITS > 4);
     let hints = if tm <= 64 && size_of::<T>() == 2 { ct::Hints::new().occupancy(most) } else { ct::Hints::new() };
     let launch = ct::Launch::new(grid).hints(hints).stream(stream);
@@ -84,7 +84,8 @@ pub struct Product {
 }
 
 impl Tiles {
-    /// Returns the shape of the scratch array for a result of this shape: (1, 1, 1) if none is needed.
+    /// Returns the shape of the scratch array for a result of this shape: (1, 1, 1) if none is
+    /// needed.
     #[must_use]
     pub fn scratch(&self, result: [usize; 2]) -> [usize; 3] {
         parts_shape(self.parts, result)
@@ -101,21 +102,22 @@ impl Product {
             (_, 4) => ([64, 64], 64),
             (17..=64, _) => ([64, 64], 128),
             (65..=128, _) => ([128, 128], 64),
-            // Each weight is unpacked once for so many rows.
+            // Each weight is unpacked once for all rows of a tile.
             (_, _) => ([256, 128], 64),
         };
         let blocks = rows.div_ceil(tm) * outputs.div_ceil(tn);
-        // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to have some on their way.
+        // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to
+        // have some on their way.
         let wanted = 4 * device.num_multiprocessors() / blocks.max(1);
         let parts = wanted.min(inputs / (4 * depth)).clamp(1, MAX_PARTS);
-        // As many as have something to do.
+        // Parts without work are removed.
         let steps = inputs.div_ceil(depth);
         let parts = steps.div_ceil(steps.div_ceil(1 << parts.ilog2()).max(1)).max(1);
         Tiles { extents: ([tm, tn, depth], group), parts }
     }
 
-    /// Queues the product: y = x · (codes · scales). `codes` are of shape (inputs, words of a row of outputs), `scales` of
-    /// (groups of inputs, outputs), `scratch` of [`Tiles::scratch`].
+    /// Queues the product: y = x · (codes · scales). `codes` are of shape (inputs, words of a row
+    /// of outputs), `scales` of (groups of inputs, outputs), `scratch` of [`Tiles::scratch`].
     ///
     /// # Errors
     /// [`ct::Error::Argument`] for codes of another shape; those of the launches.
@@ -136,8 +138,8 @@ impl Product {
         }
     }
 
-    /// Queues the weights as numbers, of shape (inputs, outputs): each is its code times its scale, rounded once. `codes` and
-    /// `scales` are those of [`Product::launch`].
+    /// Queues the weights as numbers, of shape (inputs, outputs): each is its code times its scale,
+    /// rounded once. `codes` and `scales` are those of [`Product::launch`].
     ///
     /// ```
     /// # use cutlet as ct;
@@ -207,7 +209,8 @@ mod tests {
         generates::<f32, i8>([64, 64, 64], 16)
     }
 
-    /// With every count of parts that the plan may come to, also more than there are tiles of inputs.
+    /// With every count of parts that the plan may come to, also more than there are tiles of
+    /// inputs.
     #[test]
     fn parts_are_summed() -> ct::Result<()> {
         let device = ct::Device::cpu();

@@ -17,7 +17,7 @@ struct Case {
     combine: Combine,
 }
 
-/// Returns a table of pages in random order, with entries behind the ends that name no page.
+/// Returns a table of pages in random order, with entries after the ends that name no page.
 pub fn table(seed: u64, lengths: &[usize], page: usize, wide: usize) -> (Vec<i32>, usize) {
     let mut numbers = Numbers::new(seed);
     let needed: Vec<usize> = lengths.iter().map(|length| length.div_ceil(page)).collect();

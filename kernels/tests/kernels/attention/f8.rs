@@ -38,7 +38,7 @@ fn attends([batch, heads, key_heads, queries, keys, dim]: [usize; 6], causal: bo
         let scores: Vec<_> = (0..seen).map(|j| (score(j), row(j))).collect();
         let (values, log) = attended(&scores, None, dim);
         want_logs.push(log);
-        // Weights have three bits behind the point: an error counts relative to the magnitude of
+        // Weights have three bits after the binary point: errors are relative to the magnitude of
         // the terms.
         for c in 0..dim {
             let size: f64 = scores.iter().map(|(score, value)| (score - log).exp() * value[c].abs()).sum();

@@ -83,7 +83,8 @@ fn f8_and_chosen_blocks() -> ct::Result<()> {
     })
 }
 
-/// The cache of a batch has the pages of its longest sequence: a sequence alone has a shorter table, and fewer parts.
+/// The cache of a batch has the pages of its longest sequence: a sequence alone has a shorter
+/// table, and fewer parts.
 #[test]
 fn decode() -> ct::Result<()> {
     batch_invariant(|| {
@@ -142,7 +143,8 @@ fn scratch_of_another_mode() -> ct::Result<()> {
     Ok(())
 }
 
-/// The gradients of queries, keys and values of a sequence, by the kernel with one order of additions.
+/// The gradients of queries, keys and values of a sequence, by the kernel with one order of
+/// additions.
 #[test]
 fn gradients() -> ct::Result<()> {
     always(|range| {

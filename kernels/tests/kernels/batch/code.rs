@@ -1,4 +1,5 @@
-//! Order of sums in the code of an H100: without a GPU, the code for one row is compared with that for a batch.
+//! Order of sums in the code of an H100: without a GPU, the code for one row is compared with that
+//! for a batch.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +10,8 @@ use cutlet_kernels::inspect::{Subject, inspect};
 
 use super::{BATCH, device};
 
-/// Returns true for instructions that fix the order of a sum: those of floats, exchanges of threads, and products.
+/// Returns true for instructions that fix the order of a sum: those of floats, exchanges of
+/// threads, and products.
 fn is_counted(name: &str) -> bool {
     let is_sum = ["add", "sub", "fma", "mul", "max", "ex2"].iter().any(|start| name.starts_with(start));
     (is_sum && [".f32", ".f16", ".bf16", ".f64"].iter().any(|end| name.contains(end)))

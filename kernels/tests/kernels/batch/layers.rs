@@ -1,5 +1,5 @@
-//! Products of groups and of scaled and packed operands, solutions of equations, losses of policies, gradients, and
-//! quantised rows.
+//! Products of groups and of scaled and packed operands, solutions of equations, losses of
+//! policies, gradients, and quantised rows.
 
 use std::ops::Range;
 

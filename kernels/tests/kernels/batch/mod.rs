@@ -1,5 +1,5 @@
-//! Bits of a row: each kernel runs for one row, and inside of a batch of 64 rows. The table of promises in
-//! `kernels/README.md` lists the kernels.
+//! Bits of a row: each kernel runs for one row, and inside of a batch of 64 rows. The table of
+//! promises in `kernels/README.md` lists the kernels.
 
 mod attention;
 mod code;
@@ -29,7 +29,8 @@ pub fn bits<T: Element, const R: usize>(array: &DeviceArray<T, R>) -> ct::Result
     Ok(array.to_vec()?.into_iter().map(Element::to_bits).collect())
 }
 
-/// Returns some rows of a batch of random numbers, in an array of their own. `shape`: that of a row; its axis 0 is the batch.
+/// Returns some rows of a batch of random numbers, in an array of their own. `shape`: that of a
+/// row; its axis 0 is the batch.
 pub fn part<T: Element, const R: usize>(seed: u64, shape: [usize; R], range: &Range<usize>) -> DeviceArray<T, R> {
     let of = |n: usize| {
         let mut shape = shape;
@@ -42,15 +43,16 @@ pub fn part<T: Element, const R: usize>(seed: u64, shape: [usize; R], range: &Ra
     device().array(&values, of(range.len())).expect("an array")
 }
 
-/// Compares the bits of rows in a batch with those of the same rows alone, and the code for an H100. `launch` returns the bits
-/// of a range of rows.
+/// Compares the bits of rows in a batch with those of the same rows alone, and the code for an
+/// H100. `launch` returns the bits of a range of rows.
 #[track_caller]
 pub fn same(launch: impl Fn(Range<usize>) -> ct::Result<Vec<u64>>) -> ct::Result<()> {
     same_bits(&launch)?;
     same_code(launch)
 }
 
-/// Compares bits alone: the code also has operations that no row of a result depends on, or tiles of single elements.
+/// Compares bits alone: the code also has operations that no row of a result depends on, or tiles
+/// of single elements.
 #[track_caller]
 pub fn same_bits(launch: impl Fn(Range<usize>) -> ct::Result<Vec<u64>>) -> ct::Result<()> {
     let all = launch(0..BATCH)?;

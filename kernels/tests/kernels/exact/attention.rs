@@ -1,5 +1,5 @@
-//! Attention: the form of the textbook against the online kernels, packed against padded sequences, and decoding steps of
-//! several page sizes.
+//! Attention: the form of the textbook against the online kernels, packed against padded sequences,
+//! and decoding steps of several page sizes.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -11,7 +11,8 @@ use crate::support::{device, random};
 const SCALE: f32 = 0.3;
 const DIM: usize = 16;
 
-/// softmax(scale · Q Kᵀ) V of a query per tile block, with all keys in one tile and without a maximum.
+/// softmax(scale · Q Kᵀ) V of a query per tile block, with all keys in one tile and without a
+/// maximum.
 fn textbook([q, k, v]: [Array<f16, 4>; 3], out: ArrayMut<f16, 4>, scale: Scalar<f32>, (keys, causal): (usize, bool)) {
     let [i, head, batch] = [0, 1, 2].map(ct::bid);
     let query = q.load((batch, head, i, 0), [1, 1, 1, DIM]).cast::<f32>().reshape([1, DIM]);
@@ -50,8 +51,8 @@ fn tiles_of_a_prefill() -> ct::Result<()> {
     Ok(())
 }
 
-/// Pages of several sizes and orders, and both kernels that add the parts. The number of parts is a part of the formula:
-/// their weights are powers of logarithms, which are one-way tags.
+/// Pages of several sizes and orders, and both kernels that add the parts. The number of parts is a
+/// part of the formula: their weights are powers of logarithms, which are one-way tags.
 #[test]
 fn pages_of_a_step() -> ct::Result<()> {
     let ([heads, key_heads, keys], parts) = ([4, 2, 128], 2);

@@ -1,5 +1,5 @@
-//! Kernels in exact mode: two programs of one formula store equal bits, without a tolerance, whatever their tiles, splits,
-//! chunks and orders. One test for each family.
+//! Kernels in exact mode: two programs of one formula store equal bits, without a tolerance, for
+//! all tiles, splits, chunks and orders. One test for each family.
 
 mod attention;
 mod products;
@@ -20,7 +20,7 @@ fn stream() -> Stream {
 struct Results(Vec<(String, Vec<u64>)>);
 
 impl Results {
-    /// Runs a program in exact mode, and adds what it stores.
+    /// Runs a program in exact mode, and adds its stored elements.
     fn add<T: Element, const R: usize>(
         &mut self,
         name: impl Into<String>,
@@ -31,7 +31,8 @@ impl Results {
         Ok(())
     }
 
-    /// Panics unless all results are those of the first program, whose elements differ from each other.
+    /// Panics unless all results are those of the first program, whose elements differ from each
+    /// other.
     #[track_caller]
     fn agree(&self) {
         let (first, expected) = &self.0[0];

@@ -1,4 +1,5 @@
-//! Products: all configurations, batches, groups, steps of a vector, epilogues, and experts against dense products.
+//! Products: all configurations, batches, groups, steps of a vector, epilogues, and experts against
+//! dense products.
 
 use cutlet as ct;
 use cutlet::element::CastTo;
@@ -122,7 +123,8 @@ fn batches_and_groups() -> ct::Result<()> {
     Ok(())
 }
 
-/// Sums over experts of weighted products, for tiles of several sizes, against a product of each token.
+/// Sums over experts of weighted products, for tiles of several sizes, against a product of each
+/// token.
 #[test]
 fn experts() -> ct::Result<()> {
     let ([tokens, taken, experts], [n, k]) = ([11, 2, 3], [40, 24]);

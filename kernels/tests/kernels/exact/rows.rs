@@ -1,5 +1,5 @@
-//! Rows: norms, softmax and cross-entropy of rows in one tile and by chunks, sums, prefix sums, and recurrences by chunks
-//! and by steps.
+//! Rows: norms, softmax and cross-entropy of rows in one tile and by chunks, sums, prefix sums, and
+//! recurrences by chunks and by steps.
 
 use cutlet as ct;
 use cutlet::LoadOptions;
@@ -45,7 +45,8 @@ fn norm(
     });
 }
 
-/// Rows of 100 columns are one tile, rows of 40,000 columns are read by chunks or by tile blocks of a cluster.
+/// Rows of 100 columns are one tile, rows of 40,000 columns are read by chunks or by tile blocks of
+/// a cluster.
 #[test]
 fn norms() -> ct::Result<()> {
     for (rows, columns) in [(5, 100), (2, 40_000)] {
@@ -128,7 +129,8 @@ fn softmaxes() -> ct::Result<()> {
     Ok(())
 }
 
-/// Losses with the maximum of the row, which is a part of the formula: the logarithm is a one-way tag.
+/// Losses with the maximum of the row, which is a part of the formula: the logarithm is a one-way
+/// tag.
 fn losses(x: Array<f32, 2>, labels: Array<i32, 1>, loss: ArrayMut<f32, 1>) {
     let (row, each) = (ct::bid(0), || ..x.extent(1).ceil_div(64));
     let part = |j: Scalar<i32>| masked(x, (row, j));
@@ -187,7 +189,8 @@ fn prefix_sums() -> ct::Result<()> {
     Ok(())
 }
 
-/// A recurrence with decays, by chunks of 64 steps and step by step: `exp` of a sum is the product of the powers.
+/// A recurrence with decays, by chunks of 64 steps and step by step: `exp` of a sum is the product
+/// of the powers.
 #[test]
 fn chunks_and_steps() -> ct::Result<()> {
     let [tokens, heads, channels, groups, states] = [70, 2, 8, 1, 16];

@@ -1,4 +1,5 @@
-//! Loss of group-relative policy optimization and its gradient, against the formulas and their differences.
+//! Loss of group-relative policy optimization and its gradient, against the formulas and their
+//! differences.
 
 use cutlet as ct;
 use cutlet::element::bf16;
@@ -7,7 +8,8 @@ use cutlet_kernels::losses::{FusedGrpo, Policy};
 
 use crate::support::{close, device, random};
 
-/// Numbers of a token: log-probabilities of the old policy and of the reference, advantage, whether it counts.
+/// Numbers of a token: log-probabilities of the old policy and of the reference, advantage, whether
+/// it counts.
 type Token = (f64, f64, f64, bool);
 
 fn loss(of: FusedGrpo, logits: &[f64], token: usize, (old, reference, advantage, counts): Token) -> f64 {

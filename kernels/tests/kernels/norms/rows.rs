@@ -81,7 +81,7 @@ fn forward_and_backward<T: Number>(rows: usize, columns: usize) -> ct::Result<()
                 of_bias[j] += exact_dy[at(j)];
             }
         }
-        // Where the variance is near 0, differences of nearly equal terms are divided by its root.
+        // If the variance is near 0, differences of nearly equal terms are divided by its root.
         let largest = scales.iter().copied().fold(1.0, f64::max);
         close(&dx, &of_x, absolute * 10.0 * largest, relative);
         close(&dweight, &of_weight, absolute * 10.0, relative);
@@ -140,7 +140,7 @@ fn rows_with_strides() -> ct::Result<()> {
     Ok(())
 }
 
-/// Tiles of short rows reach behind the last row, whose zeros have no part in the sums.
+/// Tiles of short rows reach beyond the last row, whose zeros have no part in the sums.
 #[test]
 fn rows_behind_the_last_one_are_left_out() -> ct::Result<()> {
     let (x, dy, weight) = (device().full([3, 4], 2.0f32)?, device().full([3, 4], 1.0f32)?, device().full([4], 1.0f32)?);

@@ -31,7 +31,8 @@ fn map(sums: &[f64], n: usize, f: impl Fn(f64, usize, usize) -> f64) -> Vec<f64>
 }
 
 fn gelu(x: f64) -> f64 {
-    // The complementary error function by its continued fraction or its series (Abramowitz and Stegun, 7.1.5, 7.1.14).
+    // The complementary error function by its continued fraction or its series (Abramowitz and
+    // Stegun, 7.1.5, 7.1.14).
     let z = x.abs() / std::f64::consts::SQRT_2;
     let erf = if z < 4.0 {
         let (mut term, mut sum) = (z, z);
@@ -67,7 +68,7 @@ fn stages_run_in_their_order() -> ct::Result<()> {
     Ok(())
 }
 
-/// Tiles of several strips of columns, also behind the last column.
+/// Tiles of several strips of columns, also after the last column.
 #[test]
 fn stages_receive_strips() -> ct::Result<()> {
     let ([m, n, _], Problem { a, b, sums, .. }) = (SHAPE, problem(SHAPE)?);
@@ -139,7 +140,7 @@ fn pairs_of_columns_are_gated() -> ct::Result<()> {
 fn rows_and_columns_are_added() -> ct::Result<()> {
     let ([m, n, _], Problem { a, b, mut c, sums }) = (SHAPE, problem(SHAPE)?);
     let (mut of_rows, mut of_columns) = (zeros::<f32, 1>([m])?, zeros::<f32, 1>([n])?);
-    // exp(0) of the elements behind the last row and column is not added.
+    // exp(0) of the elements after the last row and column is not added.
     let product = matmul().scale(0.1).apply((), |x: Tile<f32, 2>, (), _| x.exp());
     let product = product.row_sums(of_rows.view_mut()).column_sums(of_columns.view_mut());
     product.launch(&stream(), a.view(), b.view(), c.view_mut())?;

@@ -1,4 +1,5 @@
-//! Products of decode steps: of one row, and with epilogues that contain norms, rotation, cache and choice.
+//! Products of decode steps: of one row, and with epilogues that contain norms, rotation, cache and
+//! choice.
 
 use cutlet as ct;
 use cutlet::packed::{Narrow, PackedView, i4, u4};
@@ -70,7 +71,8 @@ fn one_row_is_multiplied_with_packed_weights() -> ct::Result<()> {
     Ok(())
 }
 
-/// Groups of 128 and 256 inputs of 16 bits: tensor cores multiply codes, and sums of groups have the scales.
+/// Groups of 128 and 256 inputs of 16 bits: tensor cores multiply codes, and sums of groups have
+/// the scales.
 #[test]
 fn one_row_is_multiplied_with_packed_weights_on_tensor_cores() -> ct::Result<()> {
     for ([n, k], group) in [([37, 1024], 128), ([16, 2048], 256), ([5, 8192], 128)] {
@@ -87,8 +89,8 @@ fn one_row_is_multiplied_with_packed_weights_on_tensor_cores() -> ct::Result<()>
         };
         let [want, sizes] = product([1, n, k], |_, l| a[l], |l, j| codes[j * k + l].to_value() * s[l / group * n + j]);
         let want: Vec<f64> = want.iter().zip(&r).map(|(x, r)| x + r).collect();
-        // Two forms of tensor cores, and multiply-add of threads, which is the default of few weights. Four warps have no
-        // registers for 8192 inputs of 16 outputs.
+        // Two forms of tensor cores, and multiply-add of threads, which is the default of few
+        // weights. Four warps have no registers for 8192 inputs of 16 outputs.
         for columns in [[16, 8], [16, if k > 2048 { 8 } else { 4 }], [8, 4], [0, 0]] {
             let columns = (columns[0] > 0).then_some(Columns { outputs: columns[0], warps: columns[1] as u32 });
             let mut y = zeros::<f32, 2>([1, n])?;

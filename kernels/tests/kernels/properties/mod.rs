@@ -1,4 +1,5 @@
-//! Property tests of the kernels: drawn shapes, strides and values, all checks, other orders of the tile blocks.
+//! Property tests of the kernels: drawn shapes, strides and values, all checks, other orders of the
+//! tile blocks.
 //!
 //! Each property has few cases here. `CUTLET_PROPERTY_CASES` is another number of cases for each.
 

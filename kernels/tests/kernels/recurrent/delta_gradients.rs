@@ -12,7 +12,7 @@ type Gradients = [Vec<f64>; 6];
 
 impl Delta<'_> {
     /// Adds the gradients of the tokens of a row of the batch, from the states before the first
-    /// token. `of_state` has the gradients of the states behind the last token, then of the first.
+    /// token. `of_state` has the gradients of the states after the last token, then of the first.
     fn backward(
         &self,
         e: Extents,

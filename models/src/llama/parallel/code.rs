@@ -1,4 +1,5 @@
-//! Tests of the exchanges: orders and widths of the accesses of memory of peers in the code for a GPU, and waits in vain.
+//! Tests of the exchanges: orders and widths of the accesses of memory of peers in the code for a
+//! GPU, and waits in vain.
 
 use cutlet as ct;
 use cutlet::aot::Format;

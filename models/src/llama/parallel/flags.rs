@@ -1,8 +1,9 @@
-//! Sum over ranks in one kernel for many rows. Each rank loads the parts of the others from their memory. A flag of each rank
-//! has the number of the last sum whose part is complete: a release for the system, which the others acquire.
+//! Sum over ranks in one kernel for many rows. Each rank loads the parts of the others from their
+//! memory. A flag of each rank has the number of the last sum whose part is complete: a release for
+//! the system, which the others acquire.
 //!
-//! Two sums in turn use different parts. A rank writes its part of sum n + 2 after it has seen the flags of sum n + 1, which a
-//! peer sets after its own sum n. The part of sum n is read by then.
+//! Consecutive sums use different parts. A rank writes its part of sum n + 2 after it has seen the
+//! flags of sum n + 1, which a peer sets after its own sum n. The part of sum n is read by then.
 
 use cutlet as ct;
 use cutlet::prelude::*;

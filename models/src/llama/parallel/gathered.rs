@@ -1,5 +1,5 @@
-//! Choice of tokens by a sum over ranks: each rank has two columns of a matrix of f32 for its largest logit and the token, and
-//! zeros elsewhere. The sum is the matrix of all ranks.
+//! Choice of tokens by a sum over ranks: each rank has two columns of a matrix of f32 for its
+//! largest logit and the token, and zeros elsewhere. The sum is the matrix of all ranks.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -30,8 +30,8 @@ pub(super) fn put_kernel(
     }
 }
 
-/// Queues the columns of a rank: its largest logit of groups of shape (groups, rows), and the token. `first`: the first token
-/// of the rank.
+/// Queues the columns of a rank: its largest logit of groups of shape (groups, rows), and the
+/// token. `first`: the first token of the rank.
 pub(super) fn put(
     stream: &Stream,
     (values, columns): (DeviceView<f32, 2>, DeviceView<i32, 2>),

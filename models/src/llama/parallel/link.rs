@@ -41,7 +41,8 @@ impl<T> Drop for Link<T> {
 }
 
 impl<T: Real> Link<T> {
-    /// Allocates the arrays of all ranks for states of a shape, and for the choice of the tokens of sequences, if any.
+    /// Allocates the arrays of all ranks for states of a shape, and for the choice of the tokens of
+    /// sequences, if any.
     #[track_caller]
     pub fn all(
         streams: &[Stream],
@@ -142,7 +143,8 @@ impl<T: Real> Link<T> {
     }
 }
 
-/// Returns the target of a sum: 0 after attention, 1 of the second product. `end`: the weight of the norm after the last layer.
+/// Returns the target of a sum: 0 after attention, 1 of the second product. `end`: the weight of
+/// the norm after the last layer.
 pub(super) fn target<'a, T: Real>(
     act: &'a mut Activations<T>,
     which: usize,

@@ -1,10 +1,12 @@
-//! Tensor parallelism: ranks of one process, each on a device of its own with a part of the weights (Shoeybi et al., 2019).
+//! Tensor parallelism: ranks of one process, each on a device of its own with a part of the weights
+//! (Shoeybi et al., 2019).
 //!
-//! * A rank has some heads, gated activations and logits. Products that read the state are cut by outputs, products that write
-//!   it by inputs. Every rank has all embeddings.
-//! * The results of the products that write the state are added over the ranks: two sums for each layer. Residual and sums of
-//!   squares follow the sum.
-//! * Logits stay on their rank. A rank reduces them to the largest one and its token, and the ranks exchange these.
+//! * A rank has some heads, gated activations and logits. Products that read the state are cut by
+//!   outputs, products that write it by inputs. Every rank has all embeddings.
+//! * The results of the products that write the state are added over the ranks: two sums for each
+//!   layer. Residual and sums of squares follow the sum.
+//! * Logits stay on their rank. A rank reduces them to the largest one and its token, and the ranks
+//!   exchange these.
 //!
 //! | sum | condition | kernels after the product |
 //! |---|---|---|
@@ -13,8 +15,8 @@
 #![cfg_attr(feature = "nccl", doc = "| [`Method::Nccl`] | library NCCL | that of NCCL, residual |")]
 //! | [`Method::Host`] | | copies to the host and back, residual |
 //!
-//! One thread queues the work of all ranks. A decode step by peers is one graph for each rank ([`Parallel::graph`]); the
-//! others are no graphs.
+//! One thread queues the work of all ranks. A decode step by peers is one graph for each rank
+//! ([`Parallel::graph`]); the others are no graphs.
 
 #[cfg(test)]
 mod code;
@@ -57,8 +59,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// By kernels that access the memory of the other devices: by words up to 8 rows. Two H200 add one row in 2.2 us by words
-    /// and in 3.3 us by flags, and 16 rows in 3.9 us and 3.4 us.
+    /// By kernels that access the memory of the other devices: by words up to 8 rows. Two H200 add
+    /// one row in 2.2 us by words and in 3.3 us by flags, and 16 rows in 3.9 us and 3.4 us.
     #[must_use]
     pub fn peers() -> Method {
         Method::Peers { rows: 8 }
@@ -92,7 +94,8 @@ pub struct Parallel<T> {
 }
 
 impl<T: Real> Parallel<T> {
-    /// Makes the decoder of [`Llama::random`] with a rank on each of these devices. Ranks on one device are for tests.
+    /// Makes the decoder of [`Llama::random`] with a rank on each of these devices. Ranks on one
+    /// device are for tests.
     ///
     /// # Errors
     /// Those of [`Llama::part`]; [`ct::Error::Argument`] without a device.
@@ -109,7 +112,8 @@ impl<T: Real> Parallel<T> {
         Parallel::on_streams(&streams, config, kind, capacity, seed, method)
     }
 
-    /// Makes the decoder with ranks on these streams, which are those of NCCL for [`Method`]s of it.
+    /// Makes the decoder with ranks on these streams, which are those of NCCL for [`Method`]s of
+    /// it.
     ///
     /// # Errors
     /// As [`Parallel::random`].

@@ -1,4 +1,4 @@
-//! Sums by NCCL, whose library is opened when a program asks for it.
+//! Sums by NCCL, whose library is opened at the first use.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -106,7 +106,8 @@ impl Nccl {
     /// Makes a communicator of the GPUs of these streams, all of them different.
     ///
     /// # Errors
-    /// [`ct::Error::NoDevice`] without the library or without GPUs; [`ct::Error::Driver`] if NCCL fails.
+    /// [`ct::Error::NoDevice`] without the library or without GPUs; [`ct::Error::Driver`] if NCCL
+    /// fails.
     pub fn new(streams: &[Stream]) -> ct::Result<Nccl> {
         let mut ordinals = Vec::new();
         for stream in streams {
@@ -134,7 +135,8 @@ impl Nccl {
         Ok(version)
     }
 
-    /// Queues the sum of arrays, one of each rank, into each of them. All work on the arrays is on the streams of the ranks.
+    /// Queues the sum of arrays, one of each rank, into each of them. All work on the arrays is on
+    /// the streams of the ranks.
     pub(super) fn sum<'a, T: Element, const R: usize>(
         &self,
         parts: impl Iterator<Item = &'a mut DeviceArray<T, R>>,
@@ -145,7 +147,8 @@ impl Nccl {
         let mut queued = Ok(());
         for ((part, communicator), stream) in parts.zip(&self.communicators).zip(&self.streams) {
             let at = part.address() as *mut c_void;
-            // SAFETY: the array has this many elements and is borrowed uniquely. Its work is on this stream.
+            // SAFETY: the array has this many elements and is borrowed uniquely. Its work is on
+            // this stream.
             let code = unsafe { (self.api.all_reduce)(at, at, part.len(), number, SUM, *communicator, stream.raw()) };
             queued = queued.and(self.api.check("ncclAllReduce", code));
         }

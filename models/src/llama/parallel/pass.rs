@@ -49,8 +49,8 @@ impl<T: Real> ParallelDecoding<T> {
     /// Allocates the arrays of `sequences` sequences of up to `capacity` tokens.
     ///
     /// # Errors
-    /// Those of the allocations; [`ct::Error::Argument`] if sums by peers are chosen for devices that cannot access each
-    /// other's memory.
+    /// Those of the allocations; [`ct::Error::Argument`] if sums by peers are chosen for devices
+    /// that cannot access each other's memory.
     #[track_caller]
     pub fn new(model: &Parallel<T>, sequences: usize, capacity: usize) -> ct::Result<ParallelDecoding<T>> {
         let shape = [sequences, model.ranks[0].model.config().hidden];
@@ -101,8 +101,9 @@ impl<T: Real> ParallelPrompts<T> {
 }
 
 impl<T: Real> Parallel<T> {
-    /// Queues the prefill of sequences on all ranks, and the choice of the next tokens. The first prefill of prompts is queued
-    /// twice, at first without waits for other ranks, so that no rank waits for a compilation.
+    /// Queues the prefill of sequences on all ranks, and the choice of the next tokens. The first
+    /// prefill of prompts is queued twice, at first without waits for other ranks, so that no rank
+    /// waits for a compilation.
     ///
     /// # Errors
     /// Those of launches and sums.
@@ -159,7 +160,8 @@ impl<T: Real> Parallel<T> {
         choose(&self.method, &ranks, &mut decoding.parts.iter_mut().collect::<Vec<_>>(), plan)
     }
 
-    /// Queues a decode step on all ranks, as [`Llama::step`]. The first step is queued twice, as a prefill.
+    /// Queues a decode step on all ranks, as [`Llama::step`]. The first step is queued twice, as a
+    /// prefill.
     ///
     /// # Errors
     /// Those of launches and sums.
@@ -175,8 +177,8 @@ impl<T: Real> Parallel<T> {
         self.ranks[0].stream.device() != Device::cpu()
     }
 
-    /// Queues a step without waits for other ranks, so that workspaces grow and kernels are compiled, and restores lengths and
-    /// tokens.
+    /// Queues a step without waits for other ranks, so that workspaces grow and kernels are
+    /// compiled, and restores lengths and tokens.
     fn compile(&self, decoding: &mut ParallelDecoding<T>, plan: &Plan) -> ct::Result<()> {
         if std::mem::replace(&mut decoding.is_compiled, true) {
             return Ok(());
@@ -198,8 +200,9 @@ impl<T: Real> Parallel<T> {
     /// Records a decode step as a graph for each rank. A replay appends a token to each sequence.
     ///
     /// # Errors
-    /// Those of [`Parallel::step`]; [`ct::Error::Argument`] for sums by NCCL or the host, which are no work of a graph, and
-    /// for several ranks on the cpu device, where the graph of one ends before that of the next one begins.
+    /// Those of [`Parallel::step`]; [`ct::Error::Argument`] for sums by NCCL or the host, which are
+    /// no work of a graph. The same error for several ranks on the cpu device, where the graph of
+    /// one ends before that of the next one begins.
     #[track_caller]
     pub fn graph(&self, mut decoding: ParallelDecoding<T>, plan: Plan) -> ct::Result<ParallelGraph<'_, T>> {
         if self.ranks.len() > 1 && !self.are_concurrent() {
@@ -223,7 +226,8 @@ impl<T: Real> Parallel<T> {
     /// Returns the chosen tokens, after all work.
     ///
     /// # Errors
-    /// [`ct::Error::Driver`] if work failed, [`ct::Error::Execution`] if a rank did not receive the data of another one.
+    /// [`ct::Error::Driver`] if work failed, [`ct::Error::Execution`] if a rank did not receive the
+    /// data of another one.
     pub fn tokens(&self, decoding: &ParallelDecoding<T>) -> ct::Result<Vec<i32>> {
         self.synchronize()?;
         check(decoding.parts.iter().map(|(_, link)| link))?;
@@ -358,7 +362,8 @@ fn step<T: Real>(
     })
 }
 
-/// Queues the layers of some ranks. `is_step`: the weight of the last norm is applied in the last layer.
+/// Queues the layers of some ranks. `is_step`: the weight of the last norm is applied in the last
+/// layer.
 fn layers<T: Real>(method: &Method, members: &mut [Member<T>], (plan, is_step): (&Plan, bool)) -> ct::Result<()> {
     let runs = |part: Part| plan.only.is_none_or(|only| only == part);
     let count = members.first().map_or(0, |member| member.model.layers().len());

@@ -1,4 +1,5 @@
-//! Parts of the weights: products that read the state are cut by outputs, products that write it by inputs.
+//! Parts of the weights: products that read the state are cut by outputs, products that write it by
+//! inputs.
 
 use std::ops::Range;
 
@@ -27,7 +28,8 @@ pub struct Shard {
 
 /// The part of the weights of a product.
 pub(in crate::llama) struct Cut {
-    /// Ranges of the outputs, which the part has one after another: several of queries, keys and values.
+    /// Ranges of the outputs, which the part has one after another: several of queries, keys and
+    /// values.
     outputs: [Range<usize>; 3],
     inputs: Range<usize>,
 }
@@ -67,7 +69,8 @@ impl Shard {
         Ok(Config { heads, key_heads, inner, vocabulary: tokens.len(), ..*whole })
     }
 
-    /// Returns the tokens whose logits the rank has: whole groups of logits, as far as there are any.
+    /// Returns the tokens whose logits the rank has: whole groups of logits, as far as there are
+    /// any.
     #[must_use]
     pub fn tokens(self, vocabulary: usize) -> Range<usize> {
         let grains = vocabulary.div_ceil(GRAIN);

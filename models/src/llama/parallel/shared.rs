@@ -6,14 +6,15 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{DeviceArray, Stream};
 
-/// Returns arrays of a shape: element `[rank][owner]` is the memory of `owner` for kernels of `rank`, on its stream. The
-/// elements are zero.
+/// Returns arrays of a shape: element `[rank][owner]` is the memory of `owner` for kernels of
+/// `rank`, on its stream. The elements are zero.
 ///
-/// Launches order an array of `rank` with work on its stream alone. Kernels of several ranks access the same elements by
-/// relaxed, acquire and release accesses for the system, or after such.
+/// Launches order an array of `rank` with work on its stream alone. Kernels of several ranks access
+/// the same elements by relaxed, acquire and release accesses for the system, or after such.
 ///
 /// # Errors
-/// [`ct::Error::Argument`] if a device cannot access the memory of another one; those of the allocations.
+/// [`ct::Error::Argument`] if a device cannot access the memory of another one; those of the
+/// allocations.
 #[track_caller]
 #[allow(unsafe_code, reason = "several ranks access the same memory")]
 pub(super) fn shared<T: Element, const R: usize>(
@@ -39,8 +40,9 @@ pub(super) fn shared<T: Element, const R: usize>(
         owned.push(Arc::new(array));
     }
     let view = |stream: &Stream, array: &Arc<DeviceArray<T, R>>| {
-        // SAFETY: the owner keeps the memory, which the device of the stream can access by the launches above. Kernels of
-        // several ranks order their accesses by flags or words; a link waits for its stream before it drops the arrays.
+        // SAFETY: the owner keeps the memory, which the device of the stream can access by the
+        // launches above. Kernels of several ranks order their accesses by flags or words; a link
+        // waits for its stream before it drops the arrays.
         unsafe { stream.foreign_array(array.address(), shape, strides, array.clone()) }
     };
     streams.iter().map(|stream| owned.iter().map(|array| view(stream, array)).collect()).collect()

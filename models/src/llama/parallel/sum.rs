@@ -1,4 +1,5 @@
-//! Residual and sums of squares after a sum over ranks, which the epilogue of the product has on one device.
+//! Residual and sums of squares after a sum over ranks, which the epilogue of the product has on
+//! one device.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -24,8 +25,8 @@ pub(super) struct Form {
     pub phase: Phase,
 }
 
-/// The parts of an exchange that a kernel has. On the cpu device, where kernels of ranks follow one another, all ranks send
-/// before one of them receives.
+/// The parts of an exchange that a kernel has. On the cpu device, where kernels of ranks follow one
+/// another, all ranks send before one of them receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Phase {
     Both,
@@ -80,7 +81,8 @@ impl<'a, T: Number> Target<'a, T> {
     }
 }
 
-/// The residual, and the weight of the norm after the last layer. A kernel loads both before the sum arrives.
+/// The residual, and the weight of the norm after the last layer. A kernel loads both before the
+/// sum arrives.
 pub(super) type State = (Tile<f32, 2>, Option<Tile<f32, 2>>);
 
 /// Loads the state before a sum. `at`: indices of a tile of one row.
@@ -115,7 +117,8 @@ pub(super) fn wait_for_preceding(form: Form) {
     }
 }
 
-/// Returns a launch on a stream. `early`: the kernel may start while the preceding one is in progress.
+/// Returns a launch on a stream. `early`: the kernel may start while the preceding one is in
+/// progress.
 #[allow(unsafe_code, reason = "the kernels wait")]
 pub(super) fn launch(grid: [usize; 2], stream: &Stream, early: bool) -> ct::Launch<'_> {
     let launch = ct::Launch::new(grid).stream(stream);

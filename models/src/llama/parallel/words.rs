@@ -1,9 +1,9 @@
-//! Sum over ranks in one kernel for few rows. A rank stores its part in the memory of the others, as words of 64 bits: a value
-//! of f32, and the number of the sum. The receiver loads a word until it has this number, so that no flag follows the data
-//! (the LL protocol of NCCL).
+//! Sum over ranks in one kernel for few rows. A rank stores its part in the memory of the others,
+//! as words of 64 bits: a value of f32, and the number of the sum. The receiver loads a word until
+//! it has this number, so that no flag follows the data (the LL protocol of NCCL).
 //!
-//! Two sums in turn use different words. A rank sends for sum n + 2 after it has received all words of sum n + 1, which a peer
-//! sends after its own sum n. Words of sum n are read by then.
+//! Consecutive sums use different words. A rank sends for sum n + 2 after it has received all words
+//! of sum n + 1, which a peer sends after its own sum n. Words of sum n are read by then.
 
 use cutlet as ct;
 use cutlet::prelude::*;
@@ -38,7 +38,8 @@ pub(super) struct Patience<'a> {
 }
 
 impl Words {
-    /// Allocates the words of sums of `elements` elements in this number of tile blocks, for all ranks.
+    /// Allocates the words of sums of `elements` elements in this number of tile blocks, for all
+    /// ranks.
     ///
     /// # Errors
     /// Those of [`shared`].
@@ -77,8 +78,8 @@ impl Words {
         launch.launch(sum_kernel::<T>, (part, target.arg(), boxes, waits, ct::Constant(form)))
     }
 
-    /// Queues the choice of tokens: the largest logit of each rank, of groups of shape (groups, rows), and the largest one of
-    /// all ranks. `first`: the first token of the rank.
+    /// Queues the choice of tokens: the largest logit of each rank, of groups of shape (groups,
+    /// rows), and the largest one of all ranks. `first`: the first token of the rank.
     pub fn choose(
         &mut self,
         stream: &Stream,

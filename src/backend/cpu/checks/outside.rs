@@ -91,7 +91,7 @@ impl TileCounts {
     }
 
     /// Returns the place and the extent of tiles, if at least half of all tiles are outside of
-    /// their arrays, all of them by an index that is likely an offset in elements.
+    /// their arrays. Each of these must have an index that is likely an offset in elements.
     pub fn suspicion(&self) -> Option<(Loc, i64)> {
         let is_suspicious = self.others.get() == 0 && 2 * self.offsets.get() >= self.all.get().max(1);
         self.place.get().filter(|_| is_suspicious)

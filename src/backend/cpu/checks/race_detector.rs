@@ -61,7 +61,7 @@ impl Element {
             }
             alike += usize::from(other.atomic == access.atomic && other.writes == access.writes);
         }
-        // A later access in conflict with `other` is also in conflict with this one if this one
+        // Each later access in conflict with `other` is also in conflict with this one if this one
         // follows `other` and its kind has at least the same conflicts. So `other` is redundant.
         let covers =
             |other: &Access| precedes(other) && (access.writes || !other.writes) && (!access.atomic || other.atomic);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_released_and_acquired_is_ordered() {
+    fn released_and_acquired_accesses_are_ordered() {
         let watch = RaceDetector::new(true);
         let (mut a, mut b, mut c) = (view(0), view(1), view(2));
         assert!(touch(&watch, &mut a, X, false, true));

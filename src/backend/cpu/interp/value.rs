@@ -1,9 +1,9 @@
 //! Run-time values: tiles as lists of words, and arrays as addresses with extents and strides.
 //!
 //! A tile is a row-major list of words as wide as the storage of its element type ([`Width`]).
-//! Movement of data does not depend on the type; arithmetic reads the words as the op defines. i1,
-//! i4 and the 4- and 8-bit floats use the low bits of a byte, tf32 an f32 pattern, a pointer its
-//! address. The types contain the shapes.
+//! Movement of data does not depend on the type. Arithmetic reads the words as the op defines. The
+//! types i1, i4 and the 4- and 8-bit floats use the low bits of a byte. The word of tf32 is an f32
+//! pattern, that of a pointer is its address. The types contain the shapes.
 //!
 //! Elementwise ops repeat a one-element list if the other operands are longer. Reductions use this
 //! to run their scalar body on whole slices.

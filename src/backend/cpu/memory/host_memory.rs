@@ -93,9 +93,9 @@ impl Memory {
     /// pointer parameters alone must still be in the added memory.
     ///
     /// # Safety
-    /// All memory that a program accesses in this way, while it runs with this memory, is allocated
-    /// and initialised. It is writable if the program writes to it. No other code accesses it
-    /// except by atomics.
+    /// All memory that a program accesses by such addresses, while it runs with this memory, is
+    /// allocated and initialised. It is writable if the program writes to it. No other code
+    /// accesses it except by atomics.
     pub unsafe fn allow_any(&mut self) {
         self.computed = Computed::Any;
     }

@@ -57,7 +57,7 @@ impl Claim {
         let fits = probe.try_reserve_exact(all).is_ok();
         // Prevents the compiler from removing the unused allocation.
         std::hint::black_box(&probe);
-        if fits { Ok(claim) } else { Err(no_room(&format!("a tile of {elements} elements"))) }
+        if fits { Ok(claim) } else { Err(out_of_memory(&format!("a tile of {elements} elements"))) }
     }
 }
 
@@ -78,10 +78,10 @@ pub(super) fn reserved<T>(count: u64, what: &str) -> Result<Vec<T>, String> {
     let mut items = Vec::new();
     let room = usize::try_from(count).ok().and_then(|count| items.try_reserve_exact(count).ok());
     room.map(|()| items)
-        .ok_or_else(|| no_room(&format!("{what} of {} bytes", u128::from(count) * size_of::<T>() as u128)))
+        .ok_or_else(|| out_of_memory(&format!("{what} of {} bytes", u128::from(count) * size_of::<T>() as u128)))
 }
 
-fn no_room(what: &str) -> String {
+fn out_of_memory(what: &str) -> String {
     format!(
         "{what} does not fit into the free memory of the host, on which the cpu device keeps all tiles: use fewer or smaller ones"
     )

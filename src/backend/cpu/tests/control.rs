@@ -165,7 +165,7 @@ fn the_grid() {
 }
 
 #[test]
-fn texts_come_in_the_order_of_the_grid() {
+fn texts_are_in_the_order_of_the_grid() {
     let mut b = Builder::new();
     b.begin_entry("hello", &[]);
     let ty = i32_type(&mut b);
@@ -235,7 +235,7 @@ fn promises_are_checked() {
 }
 
 #[test]
-fn what_a_cpu_cannot_do_is_refused() {
+fn ops_without_a_cpu_form_are_refused() {
     let mut b = Builder::new();
     let base = b.begin_entry("multi", &[Type::ptr(DType::F32)])[0];
     let view = partition(&mut b, base, DType::F32, &[4], &[1], &[4]);

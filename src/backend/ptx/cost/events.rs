@@ -217,8 +217,9 @@ impl EventPrograms {
             };
             let each = if partition.role == WarpRole::Producer { 1 } else { warps / pingpong_groups / groups };
             // Each data partition has separate tiles.
-            let bands = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
-            let op_costs = OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / bands) };
+            let data_partitions = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
+            let op_costs =
+                OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / data_partitions) };
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,
@@ -229,7 +230,7 @@ impl EventPrograms {
                 programs: &mut programs,
             };
             let list = writer.body(partition.body);
-            let ordered_groups = if bands > 1 { bands } else { groups };
+            let ordered_groups = if data_partitions > 1 { data_partitions } else { groups };
             programs.partitions.push(PartitionEvents {
                 role: partition.role,
                 list,
@@ -316,7 +317,7 @@ impl EventBuilder<'_, '_> {
     fn body(&mut self, body: SeqId) -> usize {
         let mut events = Vec::new();
         self.steps(body, &mut events);
-        if self.has_turns(body) {
+        if self.has_order_steps(body) {
             // The planner orders only bodies without barriers, but op costs assume barriers of
             // layout conversions.
             for event in &mut events {
@@ -333,7 +334,7 @@ impl EventBuilder<'_, '_> {
     fn steps(&mut self, body: SeqId, events: &mut Vec<Event>) {
         let schedule = self.schedule;
         for (index, step) in schedule.steps(body).iter().enumerate() {
-            // A step may move the event before it behind its own events.
+            // A step may move the preceding event after its own events.
             let first = events.len().saturating_sub(1);
             self.step(step, events);
             let op = self.op_of(step);
@@ -349,7 +350,7 @@ impl EventBuilder<'_, '_> {
     }
 
     /// Returns true if a body has an exclusive order of its groups, and no barriers of threads.
-    fn has_turns(&self, body: SeqId) -> bool {
+    fn has_order_steps(&self, body: SeqId) -> bool {
         let steps = self.schedule.steps(body);
         let mut points = steps.iter().filter_map(Step::order_point);
         points.any(|point| point.barrier() == OrderBarrierKind::Named)
@@ -656,8 +657,8 @@ impl EventBuilder<'_, '_> {
         let known = self.known.get(&op).copied();
         let trip_count = known.unwrap_or(DEFAULT_TRIP_COUNTS[usize::from(outer)]);
         let pingpong = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
-        let is_dealt = pingpong.is_some_and(|pingpong| pingpong.loop_op == op);
-        let most = if is_dealt { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
+        let is_pingpong = pingpong.is_some_and(|pingpong| pingpong.loop_op == op);
+        let most = if is_pingpong { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
         let simulated = (trip_count.ceil() as u32).min(most);
         let source = self.source(op);
         let label = format!("for {source}");

@@ -164,7 +164,7 @@ impl OpCosts<'_, '_> {
         cost
     }
 
-    /// Returns the rule for the cost of an op. The match has no wildcard, so that a new op has to
+    /// Returns the rule for the cost of an op. The match has no wildcard, so that a new op must
     /// state its cost.
     fn pricing(&self, op: &Op) -> CostRule {
         use Opcode::*;

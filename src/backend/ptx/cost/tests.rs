@@ -9,7 +9,7 @@ use super::timeline_svg::BarKind;
 use super::trip_count::trip_counts;
 use super::{Cost, LaunchInfo, MachineModel, weights};
 use crate::backend::ptx::schedule::OrderPoint;
-use crate::backend::ptx::tests::clusters::{TEAMS, tiles_in_turn};
+use crate::backend::ptx::tests::clusters::{PINGPONG_OPTIONS, persistent_tiles};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
 use crate::backend::ptx::tests::{Kernel, matmul};
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
@@ -124,7 +124,7 @@ fn timing(body: usize, trip_count: u32) -> LoopTiming {
 }
 
 #[test]
-fn those_who_want_the_same_unit_share_it() {
+fn requests_of_one_resource_share_it() {
     let both = vec![work(ResourceUse::new(Resource::Special, 640.0))];
     let all = programs(free(), vec![partition(super::WarpRole::All, 0, 2)], vec![both], Vec::new());
     let replay = EventReplay::run(&all, 1, true).unwrap();
@@ -162,7 +162,7 @@ fn pipeline(stages: usize) -> f64 {
 }
 
 #[test]
-fn stages_hide_the_way_of_copies() {
+fn stages_hide_the_latency_of_copies() {
     // A copy needs 100 cycles of the cache, 700 cycles of latency, and 10 cycles of computation.
     for (stages, wanted) in [(1, 810.0), (2, 405.0), (4, 202.5), (8, 101.25), (9, 100.0), (16, 100.0)] {
         let got = pipeline(stages);
@@ -171,7 +171,7 @@ fn stages_hide_the_way_of_copies() {
 }
 
 #[test]
-fn who_waits_for_a_value_takes_no_unit_before_those_who_come_earlier() {
+fn waiting_events_do_not_block_earlier_requests() {
     let value = crate::ir::Value(0);
     let load = EventKind::Work(Work { usage: ResourceUse::time(1.0), arrives: vec![value], ..Work::default() });
     let alu = ResourceUse::new(Resource::Alu, 64.0);
@@ -210,7 +210,7 @@ fn multiplying(turns: bool) -> f64 {
 }
 
 #[test]
-fn products_in_turn_are_done_one_after_another() {
+fn ordered_products_are_sequential() {
     let [free, ordered_groups] = [false, true].map(multiplying);
     // Without an order, both MMAs are executed at the same time. An ordered section ends with the
     // completion of the MMA, not with its issue.
@@ -218,7 +218,7 @@ fn products_in_turn_are_done_one_after_another() {
 }
 
 #[test]
-fn groups_wait_for_the_turn_before() {
+fn groups_wait_for_the_previous_section() {
     let event = |what| Event::new(what, String::new());
     let turn = |cycles| {
         vec![
@@ -250,7 +250,7 @@ fn groups_wait_for_the_turn_before() {
 }
 
 #[test]
-fn turns_of_a_schedule_are_acts() {
+fn order_steps_of_a_schedule_are_events() {
     for (name, module, options) in crate::backend::ptx::tests::sync::mma_order::kernels() {
         let look = &mut |input: &super::CostInput<'_, '_>| {
             let programs = input.programs(weights(Target::SM_90A));
@@ -266,7 +266,7 @@ fn turns_of_a_schedule_are_acts() {
 }
 
 #[test]
-fn who_waits_for_what_never_comes_has_no_cost() {
+fn deadlocked_programs_have_no_cost() {
     let event = |what| Event::new(what, String::new());
     let mut all = programs(
         free(),
@@ -280,7 +280,7 @@ fn who_waits_for_what_never_comes_has_no_cost() {
 }
 
 #[test]
-fn tensor_cores_of_twice_the_rate_take_half_the_time() {
+fn tensor_cores_of_twice_the_rate_need_half_the_time() {
     let once = cost(&product(), Target::SM_90A, &usual(), table(MachineModel { tensor: 2048.0, ..free() }));
     let twice = cost(&product(), Target::SM_90A, &usual(), table(MachineModel { tensor: 4096.0, ..free() }));
     let [once, twice] = [&once, &twice].map(|cost| cost.loops[0].cycles);
@@ -301,10 +301,10 @@ fn more_stages_and_tma_are_faster() {
 }
 
 #[test]
-fn teams_hide_stores() {
+fn pingpong_hides_stores() {
     // Memory that is fast enough not to be the bottleneck.
     let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
-    let with = |pingpong| cost(&tiles_in_turn(), Target::SM_90A, &CompileOptions { pingpong, ..TEAMS }, weights);
+    let with = |pingpong| cost(&persistent_tiles(), Target::SM_90A, &CompileOptions { pingpong, ..PINGPONG_OPTIONS }, weights);
     let (pingpong_groups, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.loops.iter().find(|timing| timing.outer).map(|timing| timing.cycles).unwrap();
     let inner = |cost: &Cost| {
@@ -312,12 +312,12 @@ fn teams_hide_stores() {
     };
     // Cycles of an iteration of the tiles in addition to its MMAs.
     let [hidden, seen] = [&pingpong_groups, &alone].map(|cost| outer(cost) - inner(cost));
-    assert!(hidden < 0.5 * seen, "{hidden} of {seen} cycles beside products");
+    assert!(hidden < 0.5 * seen, "{hidden} of {seen} cycles during products");
 }
 
 #[test]
-fn loops_go_round_as_often_as_a_launch_says() {
-    let module = tiles_in_turn();
+fn trip_counts_are_those_of_a_launch() {
+    let module = persistent_tiles();
     let body = module.entries[0].body;
     let regions = RegionTree::new(&module, body);
     let mut loops = regions.ops().to_vec();

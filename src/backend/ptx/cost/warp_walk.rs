@@ -58,7 +58,7 @@ impl EventFrame {
 /// Result of one step of a warp group.
 pub enum Progress {
     Advanced,
-    /// Another warp group or queue has to make progress first.
+    /// Another warp group or queue must make progress first.
     Blocked,
     Ended,
 }
@@ -298,7 +298,7 @@ impl WarpGroupState {
         [near, far]: [&'a ResourceUse; 2],
         place: (usize, usize),
     ) -> Option<()> {
-        // The threads write to shared memory again when what stood there has been read.
+        // The threads write to a staging buffer again when TMA has read its previous contents.
         if self.issued_tma_stores > 0 {
             let read = *sim.queue(self.number, L2_QUEUE).done.get(self.issued_tma_stores - 1)?;
             self.wait_until(sim, read, place);

@@ -204,7 +204,7 @@ impl Lowering<'_> {
             GetGlobal => self.global_address(op),
             Alloca => self.alloca(id),
             For | Loop | If | Break | Continue | Yield | Return | MmaF | MmaI => {
-                Err("an op that is a step of its own stands within another one".to_owned())
+                Err("an op that is a step of its own is inside of another one".to_owned())
             }
             MmaFScaled | MultimemLoadReduce | MultimemReduce | MultimemStore => {
                 Err("the ptx back end has no lowering for this op".to_owned())

@@ -143,7 +143,7 @@ pub fn lower(
         mul_wide::merge(&mut function);
     }
     // Kernels with MMAs plan their registers for one CTA. ptxas moves the loads from the other CTAs
-    // of a cluster together, which needs more registers than the text has.
+    // of a cluster together. This needs more registers than the text has.
     let limits = options.optimizations.contains(Optimization::MinBlocks);
     if limits && !has_mmas && exchanging.is_none() && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.

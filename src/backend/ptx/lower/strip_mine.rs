@@ -1,7 +1,7 @@
 //! Emits strip-mined sequences, iteration by iteration.
 //!
 //! A sequence of loads, elementwise ops and stores in one layout is lowered for a few registers at
-//! a time, so that the number of live registers does not depend on the tile size. A reduction of a
+//! a time. The number of live registers then does not depend on the tile size. A reduction of a
 //! large tile can end the sequence. Live-out tiles are concatenated from the strip iterations.
 
 use std::rc::Rc;

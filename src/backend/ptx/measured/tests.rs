@@ -170,7 +170,7 @@ fn a_planted_discrepancy_is_the_first_step() {
     let equal = trace.compare();
     assert!(equal.steps.len() > 5, "{equal}");
     assert!(equal.steps.iter().all(|step| step.contribution() == 0.0), "{equal}");
-    // Each step in turn takes longer.
+    // One step after another takes longer.
     for planted in &equal.steps {
         let mut events = trace.events.clone();
         let is_planted = |event: &MeasuredEvent| {

@@ -83,7 +83,7 @@ fn split(request: &MmaRequest) -> (BitSplit, BitSplit, BitSplit, u32) {
     (batches, rows, columns, warps)
 }
 
-/// Returns the lane bits of rows and columns in turn: a row, two columns, a row, the others.
+/// Returns the lane bits of rows and columns alternately: a row, two columns, a row, the others.
 ///
 /// Lanes whose numbers differ in bit 0 have the same columns, and those that differ in bit 1 the
 /// same rows. Shared memory serves two quarters of a warp at once if the addresses of 16-byte loads

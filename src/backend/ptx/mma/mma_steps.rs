@@ -15,9 +15,9 @@ use super::smem_operand::KLoop;
 ///
 /// ptxas (13.5) moves the first MMA of a carried step to the head of the loop, above the barrier.
 /// It then does not wait there for the MMA of the previous iteration with the same accumulator, but
-/// counts cycles: 64 for m16n8k16. Two warps of one scheduler share the tensor core, and the
-/// accumulator is read too early if no other MMA of the warp lies between the two. MMAs of a warp
-/// are executed in order, so that enough of them replace the wait. Without a minimum, an f64
+/// counts cycles: 64 for m16n8k16. Two warps of one scheduler share the tensor core. The
+/// accumulator is then read too early if no other MMA of the warp is between the two. MMAs of a
+/// warp are executed in order, so that enough of them replace the wait. Without a minimum, an f64
 /// product of tiles `[64, 8, 64]` with 8 warps is wrong in most launches on an H100.
 const MIN_CARRIED_MMAS: u32 = 3;
 

@@ -137,8 +137,8 @@ impl MmaPlan {
         }
     }
 
-    /// Returns registers for the last step along k of an iteration, set to zero, if the MMA can be
-    /// emitted with that step in the next iteration: [`MmaPlan::begin_with_carried`].
+    /// Returns registers for the last step along k of an iteration, set to zero. `None` if the MMA
+    /// cannot be emitted with that step in the next iteration: [`MmaPlan::begin_with_carried`].
     pub fn start_carried_step(&self, b: &mut Builder) -> Option<CarriedStep> {
         match &self.kind {
             InstructionKind::Tensor(plan) => plan.start_carried_step(b),

@@ -81,7 +81,7 @@ impl SmemMatrix {
         self.along_k || count * self.size % self.swizzle_bytes == 0
     }
 
-    /// Returns the panels that TMA has to write; `mn`: extent of m or n.
+    /// Returns the panels that TMA must write; `mn`: extent of m or n.
     pub fn panels(&self, mn: i64, k: i64) -> Panels {
         let row = if self.along_k { k } else { mn };
         Panels {

@@ -67,7 +67,7 @@ struct EmulatedProduct {
     slots: Vec<Reg>,
     /// The accumulator starts at zero.
     from_zero: bool,
-    /// Operands are f32 that have to be rounded, if the plan supports that.
+    /// Operands are f32 that must be rounded, if the plan supports it.
     unrounded: bool,
 }
 
@@ -364,7 +364,7 @@ fn wgmma_of_every_type_and_order() {
 }
 
 #[test]
-fn wgmma_rounds_f32_on_its_way() {
+fn wgmma_rounds_f32_operands() {
     use DType::{F32, TF32};
     for (order, target) in ORDERS.into_iter().zip([true, true, true, false]) {
         for (extents, warps) in [([1, 64, 128, 32], 4), ([1, 256, 128, 32], 8), ([1, 128, 256, 32], 8)] {

@@ -13,8 +13,8 @@
 //! one wide instruction.
 //!
 //! 8-bit float sums keep 13 bits after the leading one of their largest term. Unless that is
-//! allowed, sums over at most [`APART`] of k are computed separately and added to the accumulator
-//! in f32; the groups are then waited for here.
+//! allowed, sums over at most [`SEPARATE_SUM_BYTES`] of k are computed separately and added to the
+//! accumulator in f32. The groups are then waited for here.
 
 use super::super::hardware::MAX_WGMMA_COLUMNS;
 use super::super::isa::builder::Builder;
@@ -29,9 +29,9 @@ const MAX_COLUMNS: i64 = MAX_WGMMA_COLUMNS as i64;
 /// The maximum number of accumulator registers per thread without serialised instructions.
 const MAX_ACCUMULATOR_REGISTERS: i64 = 160;
 /// The maximum extent of k that is summed with fewer bits than f32 has.
-pub(super) const APART: i64 = 128;
+pub(super) const SEPARATE_SUM_BYTES: i64 = 128;
 /// Columns that are summed separately at a time; fewer if the left operand also needs registers.
-const APART_COLUMNS: [i64; 2] = [128, 64];
+const SEPARATE_SUM_COLUMNS: [i64; 2] = [128, 64];
 
 /// An MMA by `wgmma`. Left, right, rows and columns are those of the instruction.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ pub(super) struct WgmmaPlan {
     /// Columns of one instruction.
     columns: i64,
     /// Columns that are summed separately at a time.
-    apart: Option<i64>,
+    separate_columns: Option<i64>,
     /// For each register bit of the accumulator, the bit of the instructions' results (elements of
     /// one, then columns, rows, batch).
     order: Vec<usize>,
@@ -140,7 +140,8 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
     let strides = Strides { row: row as u32, k: along as u32, batch: (rows * k) as u32 };
     let shared = left.layout(left_shape, !swapped);
     let left_plan = Left::new(&left, &arrangement, strides, &shared, groups[1], [batch, counts[0], counts[2]]);
-    let apart = (!request.fast && is_small(types.a)).then(|| width.min(APART_COLUMNS[usize::from(gathered)]));
+    let separate_columns =
+        (!request.fast && is_small(types.a)).then(|| width.min(SEPARATE_SUM_COLUMNS[usize::from(gathered)]));
     let mut plan = WgmmaPlan {
         types: if swapped { MmaTypes { a: types.b, b: types.a, ..types } } else { types },
         dtype: specs[0].dtype,
@@ -152,7 +153,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
         batch,
         counts,
         columns: width,
-        apart,
+        separate_columns,
         order: Vec::new(),
     };
     let acc = plan.arrange(&arrangement, [m, n]).reshape(&of_rank([batch, m, n], rank));
@@ -217,7 +218,7 @@ impl WgmmaPlan {
 
     /// Returns true if [`lower_together`] waits for its instructions.
     pub fn is_complete(&self) -> bool {
-        self.apart.is_some()
+        self.separate_columns.is_some()
     }
 
     /// See [`super::MmaPlan::effort`].
@@ -225,8 +226,8 @@ impl WgmmaPlan {
         let [rows, columns, steps] = self.counts;
         // Four words per thread are the 64 rows of an instruction.
         let words = if self.left.gathered { 4 * self.batch * rows * steps } else { 0 };
-        let parts = (steps * STEP_BYTES + APART - 1) / APART;
-        let additions = self.apart.map_or(0, |_| self.batch * rows * columns * self.columns / 2 * parts);
+        let parts = (steps * STEP_BYTES + SEPARATE_SUM_BYTES - 1) / SEPARATE_SUM_BYTES;
+        let additions = self.separate_columns.map_or(0, |_| self.batch * rows * columns * self.columns / 2 * parts);
         Effort { columns: self.columns, words, additions }
     }
 
@@ -239,7 +240,7 @@ impl WgmmaPlan {
     pub fn widened_by(&self, other: &WgmmaPlan, rows: i64) -> Option<i64> {
         let form = |plan: &WgmmaPlan| {
             let [left, right] = plan.staged;
-            let alone = plan.swapped || plan.left.gathered || plan.apart.is_some() || plan.batch > 1;
+            let alone = plan.swapped || plan.left.gathered || plan.separate_columns.is_some() || plan.batch > 1;
             let one = !alone && plan.groups[1] == 1 && plan.counts[1] == 1;
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.swizzle_bytes)))
         };
@@ -274,7 +275,7 @@ impl WgmmaPlan {
             OperandSource::Shared(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, false)),
             OperandSource::Unrounded(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, true)),
             OperandSource::Registers(slots) => LeftOperand::Slots(slots),
-            OperandSource::Panels(..) => unreachable!("what threads gather stands alone"),
+            OperandSource::Panels(..) => unreachable!("a gathered operand has no panels"),
         };
         let right = right.address().expect("the right operand of wgmma is in shared memory");
         let right = staged[1].base(b, right, along_columns, self.columns * self.counts[1]);
@@ -295,7 +296,7 @@ impl WgmmaPlan {
             self.groups[1],
             if self.swapped { ", transposed" } else { "" },
             if self.left.gathered { ", left operand through registers" } else { "" },
-            if self.apart.is_some() { ", summed apart" } else { "" },
+            if self.separate_columns.is_some() { ", with separate sums" } else { "" },
         )
     }
 }
@@ -313,8 +314,8 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
     }
     if runs.iter().any(WgmmaIssue::is_alone) {
         for mut run in runs {
-            match run.plan.apart {
-                Some(width) => run.apart(b, width),
+            match run.plan.separate_columns {
+                Some(width) => run.separate_sums(b, width),
                 None => run.through(b),
             }
         }
@@ -390,7 +391,7 @@ impl WgmmaIssue<'_> {
     /// Returns true if the emission contains its own waits, and therefore is not combined with
     /// others.
     fn is_alone(&self) -> bool {
-        self.plan.apart.is_some() || matches!(self.feed, LeftOperand::Gather(_))
+        self.plan.separate_columns.is_some() || matches!(self.feed, LeftOperand::Gather(_))
     }
 
     /// Returns the left operands of all steps, if they are in registers.
@@ -435,10 +436,10 @@ impl WgmmaIssue<'_> {
     }
 
     /// Emits sums over chunks of k separate from the accumulator, `width` columns at a time.
-    fn apart(&mut self, b: &mut Builder, width: i64) {
+    fn separate_sums(&mut self, b: &mut Builder, width: i64) {
         let plan = self.plan;
         let [blocks, across, steps] = plan.counts;
-        let (run, acc) = (APART * plan.staged[0].size / STEP_BYTES, self.accs[0].1);
+        let (run, acc) = (SEPARATE_SUM_BYTES * plan.staged[0].size / STEP_BYTES, self.accs[0].1);
         let sums = b.fresh_vec(RegClass::F32, width as usize / 2);
         for batch in 0..plan.batch {
             for first in (0..steps).step_by(run as usize) {

@@ -31,19 +31,19 @@ impl<'m> ExtractGroups<'m> {
     /// Returns true if the `extract` belongs to a group that covers its tile.
     pub fn takes(&self, module: &'m Module, op: &Op) -> bool {
         let (source, part) = (op.operands[0], module.shape(op.results[0]));
-        self.0.get(&(source, part)).is_some_and(|&taken| is_apart(module, source, part, taken))
+        self.0.get(&(source, part)).is_some_and(|&taken| covers_tile(module, source, part, taken))
     }
 
     /// Returns the elements of the smallest block among tiles of at least `least` elements.
     pub fn smallest(&self, module: &'m Module, least: u64) -> Option<u64> {
         let large = self.0.iter().filter(|((source, part), taken)| {
-            count(module.shape(*source)) >= least && is_apart(module, *source, part, **taken)
+            count(module.shape(*source)) >= least && covers_tile(module, *source, part, **taken)
         });
         large.map(|((_, part), _)| count(part)).min()
     }
 }
 
-fn is_apart(module: &Module, source: Value, part: &[i64], taken: u64) -> bool {
+fn covers_tile(module: &Module, source: Value, part: &[i64], taken: u64) -> bool {
     let blocks = count(module.shape(source)) / count(part).max(1);
     blocks >= MANY && taken >= blocks
 }

@@ -114,13 +114,13 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
         (sizes.accumulators / ACCUMULATORS_PER_THREAD / u64::from(WARP_SIZE)).next_power_of_two().clamp(4, most)
     } else if sizes.lines > 0 {
         warps_for(sizes.lines.max(sizes.largest), LINE_BYTES)
-    } else if sizes.meets() {
-        sizes.meeting_warps()
+    } else if sizes.needs_exchange() {
+        sizes.barrier_warps()
     } else {
         warps_for(sizes.accessed, if sizes.scattered { SCATTERED_BYTES } else { STREAM_BYTES })
     };
-    // Of a tile that is taken apart each thread has a place in every block; more threads would hold
-    // copies.
+    // Each thread has an element of every block of a tile that is divided into blocks; more threads
+    // would hold copies.
     let most = apart.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
 }
@@ -368,7 +368,7 @@ impl Sizes {
     }
 
     /// Returns the warps of a CTA with barriers.
-    fn meeting_warps(&self) -> u64 {
+    fn barrier_warps(&self) -> u64 {
         let least = warps_for(self.largest, OCCUPANCY_BYTES);
         if self.in_order {
             return least;
@@ -393,7 +393,7 @@ impl Sizes {
 
     /// Returns true if threads need elements of other threads. Accesses of different sizes count: a
     /// small tile is broadcast to a larger one.
-    fn meets(&self) -> bool {
+    fn needs_exchange(&self) -> bool {
         self.exchanges || self.fewest.is_some_and(|fewest| fewest < self.most)
     }
 }

@@ -26,13 +26,13 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, l
     if count == 0 {
         return None;
     }
-    let beside = beside_products(module, entry, &alone);
+    let candidates = reductions_of_mma_blocks(module, entry, &alone);
     let mut module = module.clone();
     let enabled = inference.optimizations;
     let mut any =
         enabled.contains(Optimization::RegisterOperands) && place_operands_in_registers(&mut module, inference, loaded);
     any |= enabled.contains(Optimization::ThreadLocalReduction)
-        && pass::thread_local_reduction(&mut module, &|id| beside.contains(&id).then(|| shared(inference, id))?);
+        && pass::thread_local_reduction(&mut module, &|id| candidates.contains(&id).then(|| shared(inference, id))?);
     any |= count > 1
         && enabled.contains(Optimization::PipelineDependentMma)
         && pass::pipeline_dependent_mma(&mut module, &alone);
@@ -43,17 +43,17 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, l
 }
 
 /// Returns the reductions that are in one block with an asynchronous MMA.
-fn beside_products(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> FxHashSet<OpId> {
-    let mut beside = FxHashSet::default();
+fn reductions_of_mma_blocks(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> FxHashSet<OpId> {
+    let mut candidates = FxHashSet::default();
     let mut pending = vec![entry.body];
     while let Some(block) = pending.pop() {
         let ops = &module.block(block).ops;
         pending.extend(ops.iter().flat_map(|&id| &module.op(id).regions));
         if ops.iter().any(|&id| alone(id)) {
-            beside.extend(ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce));
+            candidates.extend(ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce));
         }
     }
-    beside
+    candidates
 }
 
 /// Returns how threads share the axis of a reduction. `None` if an element has several threads or

@@ -143,8 +143,8 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
         let what = "loaded left operands in registers".to_owned();
         candidates.push(Candidate { what, options, selectable: is_calibrated });
     }
-    // Where a unit has to do the same whatever the plan, and does it nearly all the time, nothing
-    // is to be gained.
+    // No plan is faster if a resource is nearly always busy with work that is independent of the
+    // plan.
     let min_speedup = first.min_speedup();
     if !verbose && min_speedup.is_none_or(|least| first.cost.lower_bound_fraction > 1.0 - least) {
         return chosen;
@@ -310,8 +310,8 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     let blocks = kernel.blocks();
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
-    // Where threads fetch operands or add sums themselves, records and model differ by more; of
-    // 8-bit products that leave their sums to others there are none.
+    // Records and model differ by more if threads fetch operands or add sums themselves. There are
+    // no records of 8-bit products without sums by threads.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
     let narrow = context.inference.mma_plans.keys().any(|id| left(id) == 8);
     let has_sync_mmas = !narrow && efforts.clone().any(|(alone, _)| !alone);
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_cheaper_by_the_margin_is_taken() {
+    fn only_plans_cheaper_by_the_margin_are_selected() {
         let of = |costs: &[Option<f64>]| cheapest(100.0, MIN_SPEEDUP, costs.iter().copied()).map(|(index, _)| index);
         assert_eq!(of(&[Some(101.0), None, Some(100.0 - 99.0 * MIN_SPEEDUP)]), None);
         assert_eq!(of(&[None, Some(100.0 - 101.0 * MIN_SPEEDUP)]), Some(1));
@@ -383,14 +383,14 @@ mod tests {
         };
         assert_eq!(plan(60.0, 110.0).compared_cost(100.0, CtaCount::Grid), Some(60.0));
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Grid), None);
-        // Persistent CTAs are as many as the grid says.
+        // The grid determines the number of persistent CTAs.
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Fixed), Some(130.0));
         // Those of a persistent form follow the occupancy.
         assert_eq!(plan(60.0, 130.0).compared_cost(100.0, CtaCount::Resident), Some(60.0));
     }
 
     #[test]
-    fn plans_are_said_with_what_they_lost_by() {
+    fn remarks_name_plans_with_their_costs() {
         let verbose = CompileOptions { plan_search: PlanSearch::Report, ..CompileOptions::default() };
         let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
         let SearchResult { options, considered } = chosen(&module, Target::SM_90A, verbose);
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hints_say_and_what_does_not_multiply_is_left_as_it_is() {
+    fn hints_and_kernels_without_mmas_keep_the_default_plan() {
         let module = matmul(DType::F16, DType::F32, [128, 128, 64]);
         let hints =
             CompileOptions { num_warps: Some(16), plan_search: PlanSearch::Report, ..CompileOptions::default() };

@@ -85,9 +85,9 @@ fn wanted_operands(inference: &Inference<'_>, loaded: bool) -> Vec<(OpId, Layout
     wanted
 }
 
-/// Returns the registers of a thread for the accumulators of all MMAs of a loop, and for their left
-/// operands in registers; with those of `id` and of the `wanted` MMAs. MMAs that add to one
-/// accumulator share its registers, and a left operand of several MMAs counts once.
+/// Returns the registers of a thread for the accumulators of all MMAs of a loop and for their left
+/// operands: with those of `id` and of the `wanted` MMAs. MMAs that add to one accumulator share
+/// its registers, and a left operand of several MMAs counts once.
 fn registers_in_loop(inference: &Inference<'_>, parent: OpId, (id, wanted): (OpId, &[(OpId, Layout)])) -> u32 {
     let module = inference.module();
     let nested = inference.regions.nested(parent).iter();

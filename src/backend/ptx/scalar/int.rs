@@ -80,7 +80,7 @@ pub(super) fn lower(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Re
 }
 
 /// Returns the absolute value of an element; that of the minimum is the minimum. ptxas assumes that
-/// the result of `abs` is not negative, which is true only of elements narrower than the register.
+/// the result of `abs` is not negative. This is true only of elements narrower than the register.
 /// For the others, the code is `(x ^ sign) - sign`.
 fn magnitude(b: &mut Builder, dtype: DType, ty: Ty, x: Operand) -> Operand {
     if dtype.bits() < ty.bits() {

@@ -41,23 +41,24 @@ impl KernelInfo<'_> {
     /// The buffers fit the share of a CTA at the requested occupancy, if all of them are smaller.
     /// Otherwise they rotate through all of shared memory, which saves barriers.
     ///
-    /// `look` sees the schedule after each pass from `insert_sub_steps` on, when it is complete.
+    /// `on_stage` sees the schedule after each pass from `insert_sub_steps` on, when it is
+    /// complete.
     pub fn schedule(
         &self,
         body: BlockId,
         warp_spec: Option<Rc<WarpSpecialization>>,
         smem: &SharedMemory,
-        look: &mut dyn FnMut(&'static str, &Schedule),
+        on_stage: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
         if self.options.occupancy.is_some_and(|blocks| blocks > 1) {
             let share = smem.limited(smem.budget() - (smem.free() - self.smem_for_stages(smem)));
-            let schedule = self.schedule_within(body, warp_spec.as_ref(), &share, look);
+            let schedule = self.schedule_within(body, warp_spec.as_ref(), &share, on_stage);
             let overflows = |step: &Step| matches!(step, Step::Sub(SubStep::SmemOverflow { .. }));
             if !schedule.sequences.iter().flatten().any(overflows) {
                 return schedule;
             }
         }
-        self.schedule_within(body, warp_spec.as_ref(), smem, look)
+        self.schedule_within(body, warp_spec.as_ref(), smem, on_stage)
     }
 
     /// Returns the schedule with this shared memory. Operands of MMAs are hoisted as far as that
@@ -67,11 +68,11 @@ impl KernelInfo<'_> {
         body: BlockId,
         warp_spec: Option<&Rc<WarpSpecialization>>,
         smem: &SharedMemory,
-        look: &mut dyn FnMut(&'static str, &Schedule),
+        on_stage: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
         let mut plain = None;
         for level in [HoistLevel::Outermost, HoistLevel::Innermost] {
-            let schedule = self.schedule_with(body, (warp_spec, level), smem, look);
+            let schedule = self.schedule_with(body, (warp_spec, level), smem, on_stage);
             if !schedule.hoists_operands() {
                 return schedule;
             }
@@ -80,7 +81,7 @@ impl KernelInfo<'_> {
                 return schedule;
             }
         }
-        self.schedule_with(body, (warp_spec, HoistLevel::Never), smem, look)
+        self.schedule_with(body, (warp_spec, HoistLevel::Never), smem, on_stage)
     }
 
     /// Returns the schedule whose loops hoist operands of MMAs at this level.
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
         body: BlockId,
         (warp_spec, level): (Option<&Rc<WarpSpecialization>>, HoistLevel),
         smem: &SharedMemory,
-        look: &mut dyn FnMut(&'static str, &Schedule),
+        on_stage: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
         let warps = self.consumer_warps();
         let partitions = match warp_spec {
@@ -118,13 +119,13 @@ impl KernelInfo<'_> {
         let mut schedule = builder.schedule;
         self.insert_waits(&mut schedule);
         self.insert_sub_steps(&mut schedule, smem);
-        look(FIRST_COMPLETE, &schedule);
+        on_stage(FIRST_COMPLETE, &schedule);
         self.overlap_work_with_mmas(&mut schedule);
-        look("mma_overlap", &schedule);
+        on_stage("mma_overlap", &schedule);
         self.insert_try_waits(&mut schedule);
-        look("try_wait", &schedule);
+        on_stage("try_wait", &schedule);
         self.order_mmas(&mut schedule);
-        look("mma_order", &schedule);
+        on_stage("mma_order", &schedule);
         schedule
     }
 }

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trips_take_turns() {
+    fn exchanges_alternate_buffers() {
         let mut shared = SharedMemory::new(1 << 16);
         let mut places = Vec::new();
         for _ in 0..6 {
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn barriers_exactly_where_threads_may_meet() {
+    fn barriers_are_exactly_at_hazards() {
         let mut shared = SharedMemory::new(1024);
         let a = shared.allocate(256, 1).unwrap();
         let b = shared.allocate(256, 1).unwrap();
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_bulk_stores_read_is_waited_for() {
+    fn bulk_stores_are_waited_for() {
         let mut shared = SharedMemory::new(4096);
         let a = shared.allocate(1024, 1024).unwrap();
         shared.write(a);

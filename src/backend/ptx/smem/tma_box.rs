@@ -86,7 +86,7 @@ impl TmaBoxLayout {
     /// Returns the tile of this layout as boxes. `axes`: its dimensions in the order of a box,
     /// innermost first. `None` if rows or boxes would be too short.
     pub fn new(layout: &Layout, axes: &[usize], element_bytes: usize) -> Option<TmaBoxLayout> {
-        TmaBoxLayout::apart(layout, axes, element_bytes, &[])
+        TmaBoxLayout::without_bits(layout, axes, element_bytes, &[])
     }
 
     /// Returns the part of the tile of each warp as separate boxes, with the same arrangement for
@@ -96,11 +96,11 @@ impl TmaBoxLayout {
         warps
             .iter()
             .all(|&basis| is_of_warps(layout, basis))
-            .then(|| TmaBoxLayout::apart(layout, axes, element_bytes, warps))?
+            .then(|| TmaBoxLayout::without_bits(layout, axes, element_bytes, warps))?
     }
 
     /// Returns the tile without the bits `warps` of the element's index, which select the warp.
-    fn apart(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<TmaBoxLayout> {
+    fn without_bits(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<TmaBoxLayout> {
         let shape = layout.shape();
         let (&fastest, rest) = axes.split_first()?;
         let row: Vec<u32> = axis_bits(shape, fastest).collect();
@@ -149,7 +149,7 @@ impl TmaBoxLayout {
     }
 
     /// Returns true if exactly these bits of an element's index select the warp.
-    pub fn is_apart(&self, layout: &Layout, warps: &[u32]) -> bool {
+    pub fn selects_warps(&self, layout: &Layout, warps: &[u32]) -> bool {
         warps.iter().all(|&basis| is_of_warps(layout, basis))
     }
 

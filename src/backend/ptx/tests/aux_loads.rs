@@ -16,7 +16,7 @@ fn levels(dtype: DType, columns: i32, branch: bool) -> Module {
 /// Returns kernels with auxiliary loads.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let levels = [false, true].map(|branch| levels(DType::F32, 64, branch));
-    let named = |module| ("a rider".to_owned(), module, CompileOptions::default());
+    let named = |module| ("an auxiliary load".to_owned(), module, CompileOptions::default());
     levels.into_iter().map(named).chain(scales()).collect()
 }
 
@@ -36,7 +36,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         return Vec::new();
     };
     let mut aux_loads = warp_spec.load_paths.keys().filter_map(|&load| Some((load, warp_spec.aux_channel(load)?)));
-    let (load, channel) = aux_loads.next().map(|(load, channel)| (load, channel as usize)).expect("a rider");
+    let (load, channel) = aux_loads.next().map(|(load, channel)| (load, channel as usize)).expect("an auxiliary load");
     let mut mutants = Vec::new();
     let mut with = |what, change: &dyn Fn(&mut crate::backend::ptx::schedule::WarpSpecialization)| {
         let mut changed = schedule.clone();
@@ -47,7 +47,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     };
     let at = warp_spec.channels[channel].loads.iter().position(|streamed| streamed.load == load).expect("its load");
     with("a small tile begins within a grain", &|warp_spec| warp_spec.channels[channel].loads[at].smem_offset += 64);
-    with("a small tile stands in another one", &|warp_spec| warp_spec.channels[channel].loads[at].smem_offset = 0);
+    with("a small tile overlaps another one", &|warp_spec| warp_spec.channels[channel].loads[at].smem_offset = 0);
     with("a small tile is copied in part", &|warp_spec| warp_spec.channels[channel].loads[at].map.dims[0].boxed /= 2);
     with("a small tile is called an operand", &|warp_spec| {
         warp_spec.load_paths.insert(load, LoadPath::TmaOperand { channel: channel as u32 });
@@ -84,8 +84,8 @@ fn vectors_of_all_rows_are_auxiliary_loads() {
 
 #[test]
 fn auxiliary_loads_are_read_at_their_use() {
-    let riders = kernels().into_iter().filter(|(name, ..)| name == "a rider").collect();
-    each_schedule_of(riders, |name, _, _, schedule| {
+    let with_aux_loads = kernels().into_iter().filter(|(name, ..)| name == "an auxiliary load").collect();
+    each_schedule_of(with_aux_loads, |name, _, _, schedule| {
         let Some(partition) = schedule.partition(WarpRole::Consumer).filter(|_| name.ends_with("sm_90a")) else {
             return;
         };

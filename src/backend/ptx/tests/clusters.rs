@@ -22,7 +22,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
 };
 
 /// Options for ping-pong.
-pub const TEAMS: CompileOptions = CompileOptions { num_warps: Some(4), num_ctas: None, ..PAIRS };
+pub const PINGPONG_OPTIONS: CompileOptions = CompileOptions { num_warps: Some(4), num_ctas: None, ..PAIRS };
 
 /// Assignment of tiles to CTAs.
 #[derive(Clone, Copy, PartialEq)]
@@ -80,7 +80,7 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
 }
 
 /// Returns a persistent kernel with tiles that four warps can compute.
-pub fn tiles_in_turn() -> Module {
+pub fn persistent_tiles() -> Module {
     product(DType::F16, [128, 128, 64], Order::Persistent, false)
 }
 
@@ -221,7 +221,7 @@ fn clusters_need_producer_loads() {
 
 #[test]
 fn iterations_alternate_between_pingpong_groups() {
-    let deals = |module: &Module, options: &CompileOptions| {
+    let pingpong_groups = |module: &Module, options: &CompileOptions| {
         let options = CompileOptions { schedule: true, ..*options };
         let compiled = compile(module, Target::SM_90A, &options).unwrap();
         assemble(&compiled, Target::SM_90A);
@@ -232,11 +232,23 @@ fn iterations_alternate_between_pingpong_groups() {
         assert_eq!(report.contains("warps: 2 x 4 consumer (ping-pong)"), is_pingpong, "{report}");
         (is_pingpong, count(&compiled.text, "setmaxnreg.inc"))
     };
-    assert_eq!(deals(&tiles_in_turn(), &TEAMS), (true, 2));
+    assert_eq!(pingpong_groups(&persistent_tiles(), &PINGPONG_OPTIONS), (true, 2));
     // Also in clusters. Not with several CTAs per SM, with one tile per CTA, or
     // with tiles of few registers.
-    assert_eq!(deals(&tiles_in_turn(), &CompileOptions { num_ctas: Some(2), ..TEAMS }), (true, 2));
-    assert_eq!(deals(&tiles_in_turn(), &CompileOptions { occupancy: Some(2), ..TEAMS }), (false, 0));
-    assert_eq!(deals(&product(DType::F16, [128, 128, 64], Order::Grouped, false), &TEAMS), (false, 0));
-    assert_eq!(deals(&product(DType::F16, [64, 64, 64], Order::Persistent, false), &TEAMS), (false, 0));
+    assert_eq!(
+        pingpong_groups(&persistent_tiles(), &CompileOptions { num_ctas: Some(2), ..PINGPONG_OPTIONS }),
+        (true, 2)
+    );
+    assert_eq!(
+        pingpong_groups(&persistent_tiles(), &CompileOptions { occupancy: Some(2), ..PINGPONG_OPTIONS }),
+        (false, 0)
+    );
+    assert_eq!(
+        pingpong_groups(&product(DType::F16, [128, 128, 64], Order::Grouped, false), &PINGPONG_OPTIONS),
+        (false, 0)
+    );
+    assert_eq!(
+        pingpong_groups(&product(DType::F16, [64, 64, 64], Order::Persistent, false), &PINGPONG_OPTIONS),
+        (false, 0)
+    );
 }

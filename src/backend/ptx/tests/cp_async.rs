@@ -1,13 +1,13 @@
 //! Multistage `cp.async` copies: thread-private tiles and MMA operands.
 
 use super::schedules::each_schedule_of;
-use super::sync::mma_waits::product_beside_a_computed_one;
+use super::sync::mma_waits::product_after_a_computed_one;
 use super::*;
 use crate::backend::ptx::schedule::{Schedule, Step};
 
 /// Returns a kernel with thread-private copies and an operand.
 pub fn kernel() -> (String, Module, CompileOptions) {
-    ("copies beside operands".to_owned(), scaled_by(64, 64), CompileOptions::default())
+    ("copies with operands".to_owned(), scaled_by(64, 64), CompileOptions::default())
 }
 
 /// Returns the lines of the loop of a schedule, up to the ops of its body.
@@ -64,7 +64,7 @@ fn thread_private_tiles_are_copied_with_mma_operands() {
     assert_eq!(of(&lines, "barrier at head"), 1, "{lines:?}");
     assert_eq!(lines.iter().filter(|line| line.starts_with("local_load thread ")).count(), 2, "{lines:?}");
     // With a third copied tile, the operands would lose a stage.
-    let lines = copies(&product_beside_a_computed_one(), Target::SM_80);
+    let lines = copies(&product_after_a_computed_one(), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "thread-private")), (3, 0), "{lines:?}");
     // A short row that all threads hold is copied by the widest accesses.
     let lines = copies(&scaled_by(1, 64), Target::SM_80);
@@ -73,7 +73,7 @@ fn thread_private_tiles_are_copied_with_mma_operands() {
 
 #[test]
 fn thread_private_copies_share_the_wait() {
-    for module in [scaled_by(64, 64), scaled_by(1, 64), product_beside_a_computed_one()] {
+    for module in [scaled_by(64, 64), scaled_by(1, 64), product_after_a_computed_one()] {
         check(&module);
     }
 }
@@ -138,7 +138,7 @@ fn the_verifier_rejects_copies_for_iterations_with_early_exit() {
             whole = Some(schedule.clone());
         }
     });
-    let whole = whole.filter(copies).expect("copies ahead");
+    let whole = whole.filter(copies).expect("multistage copies");
     let mut count = 0;
     // The ops of both kernels have the same numbers.
     each_schedule_of(kernel(Opcode::Continue), |name, info, body, schedule| {

@@ -20,7 +20,7 @@ fn twelve() -> CompileOptions {
 /// Returns a kernel with three data partitions.
 pub fn kernel() -> (String, Module, CompileOptions) {
     (
-        "bands".to_owned(),
+        "data partitions".to_owned(),
         data_partition::run(&whole(192), 3).unwrap(),
         CompileOptions { num_warps: Some(12), ..Default::default() },
     )
@@ -130,29 +130,29 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         mutants.push((what, changed));
     };
     let [at, load] = banded(warp_spec);
-    with_warp_spec("one band", &|warp_spec| warp_spec.data_partitions = 1);
-    with_warp_spec("fewer bands", &|warp_spec| warp_spec.data_partitions = 2);
-    with_warp_spec("the tile of one band", &|warp_spec| warp_spec.channels[at].loads[load].partitions = 1);
-    with_warp_spec("a tile of all for each band", &|warp_spec| {
+    with_warp_spec("one data partition", &|warp_spec| warp_spec.data_partitions = 1);
+    with_warp_spec("fewer data partitions", &|warp_spec| warp_spec.data_partitions = 2);
+    with_warp_spec("the tile of one data partition", &|warp_spec| warp_spec.channels[at].loads[load].partitions = 1);
+    with_warp_spec("a common tile for each data partition", &|warp_spec| {
         let other =
             warp_spec.channels.iter_mut().flat_map(|channel| &mut channel.loads).find(|load| load.partitions == 1);
         other.unwrap().partitions = 3;
     });
-    with_warp_spec("a band has the rows of another one", &|warp_spec| {
+    with_warp_spec("a data partition has the rows of another one", &|warp_spec| {
         let boxes = &mut warp_spec.channels[at].loads[load].boxes;
         (boxes[1].coord, boxes[2].coord) = (boxes[2].coord.clone(), boxes[1].coord.clone());
     });
-    with_warp_spec("the rows of a band do not come", &|warp_spec| {
+    with_warp_spec("the rows of a data partition are not loaded", &|warp_spec| {
         let load = &mut warp_spec.channels[at].loads[load];
         load.boxes.pop();
         load.bytes = load.bytes / 3 * 2;
     });
-    with_warp_spec("the tile of a band stands elsewhere", &|warp_spec| {
+    with_warp_spec("the tile of a data partition is at another offset", &|warp_spec| {
         warp_spec.channels[at].loads[load].boxes[1].smem_offset += 1024
     });
     let mut fewer = schedule.clone();
     fewer.partitions.iter_mut().find(|partition| partition.role == WarpRole::Consumer).unwrap().warps.end -= 4;
-    mutants.push(("a band without warps", fewer));
+    mutants.push(("a data partition without warps", fewer));
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
@@ -160,22 +160,22 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             };
             match step {
                 Step::OrderWait { .. } => {
-                    with("a turn ends that has not begun", &|steps| drop(steps.remove(at)));
-                    with("a turn begins in a turn", &|steps| steps.insert(at, steps[at].clone()));
-                    with("the warps of a band meet", &|steps| {
+                    with("a section ends before its begin", &|steps| drop(steps.remove(at)));
+                    with("a section begins in a section", &|steps| steps.insert(at, steps[at].clone()));
+                    with("a barrier of the warps of a data partition", &|steps| {
                         steps.insert(at + 1, Step::Sub(SubStep::Barrier { required: true }))
                     });
-                    with("a stage is waited for by who has a turn", &|steps| {
+                    with("a section waits for a stage", &|steps| {
                         let mma_wait = steps.iter().position(|step| matches!(step, Step::MmaWait(_))).unwrap();
                         let mma_wait = steps.remove(mma_wait);
                         steps.insert(at + 2, mma_wait);
                     });
-                    with("a turn begins after its product", &|steps| steps.swap(at, at + 1));
+                    with("a section begins after its MMA", &|steps| steps.swap(at, at + 1));
                 }
                 Step::OrderArrive(_) => {
-                    with("a turn does not end", &|steps| drop(steps.remove(at)));
-                    with("a turn ends twice", &|steps| steps.insert(at, steps[at].clone()));
-                    with("a turn ends before its product", &|steps| steps.swap(at - 1, at));
+                    with("a section does not end", &|steps| drop(steps.remove(at)));
+                    with("a section ends twice", &|steps| steps.insert(at, steps[at].clone()));
+                    with("a section ends before its MMA", &|steps| steps.swap(at - 1, at));
                 }
                 _ => {}
             }
@@ -188,7 +188,7 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
 fn data_partitions_are_verified() {
     let (mut count, mut missed) = (0, Vec::new());
     each_schedule_of(vec![kernel()], |name, info, body, schedule| {
-        assert!(name.ends_with("sm_90a"), "{name} has no bands");
+        assert!(name.ends_with("sm_90a"), "{name} has no data partitions");
         info.verify_schedule(body, schedule).unwrap();
         for (what, mutant) in mutants(schedule) {
             count += 1;

@@ -14,7 +14,7 @@ fn large() -> Module {
 
 /// Returns a kernel with a reused stage.
 pub fn kernel() -> (String, Module, CompileOptions) {
-    ("lent".to_owned(), large(), CompileOptions::default())
+    ("staged in a stage".to_owned(), large(), CompileOptions::default())
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         changed.warp_spec = Some(Rc::new(warp_spec));
         mutants.push((what, changed));
     };
-    with_warp_spec("a stage is lent to another op", &|warp_spec| {
+    with_warp_spec("a stage is the buffer of another op", &|warp_spec| {
         warp_spec.channels[staging_channel].staging_for = Some(warp_spec.channels[0].last_use)
     });
-    with_warp_spec("no stage is lent", &|warp_spec| warp_spec.channels[staging_channel].staging_for = None);
-    with_warp_spec("a stage of another ring", &|warp_spec| warp_spec.channels[staging_channel].pipeline = 1);
+    with_warp_spec("no stage is a buffer", &|warp_spec| warp_spec.channels[staging_channel].staging_for = None);
+    with_warp_spec("a stage of another pipeline", &|warp_spec| warp_spec.channels[staging_channel].pipeline = 1);
     for (body, steps) in schedule.sequences.iter().enumerate() {
         for (at, step) in steps.iter().enumerate() {
             let mut with = |what, change: &dyn Fn(&mut Vec<Step>)| {
@@ -101,13 +101,13 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 Step::Sub(SubStep::TmaStoreWait { complete: false })
                     if matches!(steps.get(at + 1), Some(Step::ConsumerRelease(_))) =>
                 {
-                    with("the stage comes back unread", &|steps| drop(steps.remove(at)));
+                    with("the stage is released unread", &|steps| drop(steps.remove(at)));
                 }
                 Step::ConsumerRelease(channels) if is_staging(channels[0]) => {
-                    with("the stage never comes back", &|steps| drop(steps.remove(at)));
+                    with("the stage is never released", &|steps| drop(steps.remove(at)));
                 }
                 Step::Produce(channel) if is_staging(*channel) => {
-                    with("no stage comes", &|steps| drop(steps.remove(at)))
+                    with("no stage is acquired", &|steps| drop(steps.remove(at)))
                 }
                 Step::TmaStore(tma_store) => {
                     let mut with_staging = |what, change: &dyn Fn(&mut StagingBuffer)| {

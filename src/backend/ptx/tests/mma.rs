@@ -127,7 +127,7 @@ fn tf32_is_rounded_by_tma() {
                 assert!(!new.contains("st.shared"), "{new}");
             }
             assert!(old.contains("cp.async.cg"), "{old}");
-            assert!(!old.contains("ld.global"), "rounded on the way to the product: {old}");
+            assert!(!old.contains("ld.global"), "rounded before the product: {old}");
         }
     }
 }
@@ -147,7 +147,7 @@ fn hints_are_met_or_reported() {
     let wish = |occupancy| CompileOptions { occupancy: Some(occupancy), ..CompileOptions::default() };
     for tile in [[128, 256, 64], [256, 128, 64]] {
         let (code, free) = hinted(tile, CompileOptions::default());
-        assert!(code.threads > 256 && code.remarks.available_registers == 240, "the producer gives registers up");
+        assert!(code.threads > 256 && code.remarks.available_registers == 240, "the producer releases registers");
         for occupancy in [2, 8, 32] {
             let (code, stages) = hinted(tile, wish(occupancy));
             assert_eq!((code.min_blocks, code.remarks.occupancy_limited), (1, Some([occupancy, 1])));

@@ -115,16 +115,19 @@ fn products_in_rounds(skips: bool) -> Module {
 
 /// Returns a kernel with ops before an MMA wait and with a try-wait.
 pub fn kernel() -> (String, Module, CompileOptions) {
-    ("beside".to_owned(), attention(DType::BF16, 128, 64), CompileOptions::default())
+    ("attention".to_owned(), attention(DType::BF16, 128, 64), CompileOptions::default())
 }
 
 /// Returns the text of the sm_90a schedule of a kernel.
 pub fn schedule_of(module: Module) -> String {
     let mut text = None;
-    each_schedule_of(vec![("beside".to_owned(), module, CompileOptions::default())], |name, info, body, schedule| {
-        info.verify_schedule(body, schedule).unwrap();
-        text = name.ends_with("sm_90a").then(|| schedule.to_text(info.module));
-    });
+    each_schedule_of(
+        vec![("attention".to_owned(), module, CompileOptions::default())],
+        |name, info, body, schedule| {
+            info.verify_schedule(body, schedule).unwrap();
+            text = name.ends_with("sm_90a").then(|| schedule.to_text(info.module));
+        },
+    );
     text.expect("a schedule for Hopper")
 }
 
@@ -260,7 +263,7 @@ fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Sch
                     with("stages are kept for ever", &|steps| {
                         steps[at] = Step::MmaWait(MmaWait { release_after: None, ..mma_wait })
                     });
-                    with("a wait behind what is not there", &|steps| {
+                    with("a release after a missing value", &|steps| {
                         steps[at] = Step::MmaWait(MmaWait { release_after: stored, ..mma_wait });
                     });
                 }

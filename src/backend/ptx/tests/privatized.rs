@@ -82,7 +82,9 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     with("another op begins with the copy", &|privatized| privatized.first.0 += 1);
     with("more copies than there is room for", &|privatized| privatized.replicas *= 2);
     with("copies for some lanes", &|privatized| privatized.replicas -= 1);
-    with("the copy stands where others write", &|privatized| privatized.buffer.offset += privatized.buffer.bytes);
+    with("the copy is in the memory of other writes", &|privatized| {
+        privatized.buffer.offset += privatized.buffer.bytes
+    });
     with("words of the copy do not begin where they may", &|privatized| privatized.buffer.offset += 4);
     mutants
 }

@@ -68,23 +68,23 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     assert!(kernels.len() > 20, "golden kernels");
     kernels.extend(mma::modules().into_iter().map(|module| ("product".to_owned(), module, plain)));
     kernels.extend(clusters::modules().into_iter().map(|module| ("pair".to_owned(), module, PAIRS)));
-    kernels.push(("teams".to_owned(), clusters::tiles_in_turn(), clusters::TEAMS));
+    kernels.push(("pingpong".to_owned(), clusters::persistent_tiles(), clusters::PINGPONG_OPTIONS));
     for tile in [1024, 1 << 14] {
         kernels.push((format!("vadd {tile}"), large(tile), plain));
     }
-    kernels.push(("copies ahead".to_owned(), sums(), plain));
+    kernels.push(("multistage copies".to_owned(), sums(), plain));
     kernels.push(("lookups".to_owned(), lookups(), plain));
     for keys in [128, 96] {
         kernels.push((format!("products that depend, {keys}"), dependent_products(Between::Nothing, keys), plain));
     }
     let behind = [strip_mine::gelu(DType::F16), strip_mine::gelu(DType::F32), strip_mine::norm()];
-    kernels.extend(behind.map(|module| ("work behind a product".to_owned(), module, plain)));
-    let branches = [Between::Branch, Between::Meeting].map(|between| dependent_products(between, 128));
-    kernels.extend(branches.map(|module| ("branch beside products".to_owned(), module, plain)));
+    kernels.extend(behind.map(|module| ("epilogue of a product".to_owned(), module, plain)));
+    let branches = [Between::Branch, Between::Barrier].map(|between| dependent_products(between, 128));
+    kernels.extend(branches.map(|module| ("branch across products".to_owned(), module, plain)));
     kernels.push(("products in both directions".to_owned(), sync::mma_waits::turned_products(None), plain));
     kernels.push(("endless loop".to_owned(), sync::mma_waits::product_of_endless_loop(), plain));
     kernels.push(("branch".to_owned(), mma::sums_in_a_branch(), plain));
-    kernels.push(("a computed operand".to_owned(), sync::mma_waits::product_beside_a_computed_one(), plain));
+    kernels.push(("a computed operand".to_owned(), sync::mma_waits::product_after_a_computed_one(), plain));
     kernels.extend([("counts".to_owned(), privatized::counts(false), plain), unroll::kernel()]);
     kernels.extend([
         cp_async::kernel(),
@@ -98,7 +98,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.extend(joined_operands::kernels());
     kernels.extend(operand_boxes::kernels());
     kernels.extend(sync::mma_order::kernels().into_iter().chain(aux_loads::kernels()));
-    kernels.extend(super::sync::barriers::modules().into_iter().map(|module| ("meetings".to_owned(), module, plain)));
+    kernels.extend(super::sync::barriers::modules().into_iter().map(|module| ("barriers".to_owned(), module, plain)));
     kernels
 }
 
@@ -199,9 +199,9 @@ pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(
                 mutants.push((what, changed));
             };
             let kind = match step {
-                Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) => "a step of a ring is dropped",
+                Step::Advance(_) | Step::Produce(_) | Step::ConsumerRelease(_) => "a step of a pipeline is dropped",
                 Step::ConsumerWait(_) | Step::MmaWait(_) => "a wait is dropped",
-                Step::OrderWait { .. } | Step::OrderArrive(_) => "a turn is not taken, or never ends",
+                Step::OrderWait { .. } | Step::OrderArrive(_) => "a section has no wait or no arrive",
                 _ => "a step is dropped",
             };
             change(kind, &|steps| drop(steps.remove(at)));
@@ -211,7 +211,7 @@ pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             let mut rest = schedule.sequences[body][at + 1..].iter().zip(at + 1..);
             let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
             if let Some((_, place)) = next.filter(|(next, _)| needs(info, schedule, next, step)) {
-                let kind = if waits { "a wait comes too late" } else { "a step comes after what needs it" };
+                let kind = if waits { "a wait is too late" } else { "a step follows its use" };
                 change(kind, &|steps| {
                     let step = steps.remove(at);
                     steps.insert(place, step);
@@ -306,7 +306,7 @@ fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static s
     }
     if let Some(CarriedMma { accumulators: carried, releases, .. }) = step.carried_mmas.first().cloned() {
         let other = info.module.block(info.module.entries[0].body).ops[0];
-        with("another op is in orbit", &|step| {
+        with("another MMA is carried", &|step| {
             step.carried_mmas[0] = CarriedMma { mma: other, accumulators: carried.clone(), releases: releases.clone() };
         });
     }
@@ -314,7 +314,7 @@ fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static s
         with("nothing is waited for on the way out", &|step| step.epilogue = None);
     }
     if step.pingpong.is_some() {
-        with("no iterations are dealt", &|step| step.pingpong = None);
+        with("no ping-pong", &|step| step.pingpong = None);
     }
     for at in 0..step.pingpong.as_ref().map_or(0, |pingpong| pingpong.stages_per_iteration.len()) {
         with("a stage more is skipped", &|step| step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1);
@@ -333,7 +333,7 @@ fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static s
     with_cp_async("stages do not begin where they should", &|cp_async| cp_async.stage_bytes -= 1);
     with_cp_async("stages are too small", &|cp_async| cp_async.stage_bytes -= cp_async.stage_bytes.min(1024));
     with_cp_async("a tile begins elsewhere", &|cp_async| cp_async.copies[0].smem_offset += 1024);
-    with_cp_async("threads do not meet at the head", &|cp_async| cp_async.barrier_at_head = !cp_async.barrier_at_head);
+    with_cp_async("no barrier at the head", &|cp_async| cp_async.barrier_at_head = !cp_async.barrier_at_head);
     with_cp_async("threads' elements for operands", &|cp_async| {
         cp_async.copies[0].thread_private = !cp_async.copies[0].thread_private
     });
@@ -350,7 +350,7 @@ fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static s
             cp_async.address_ops.truncate(cp_async.address_ops.len() - 1)
         });
     }
-    with("no copies ahead", &|step| step.cp_async = None);
+    with("no multistage copies", &|step| step.cp_async = None);
 }
 
 /// Adds wrong MMA waits in place of this one.
@@ -379,26 +379,29 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     };
     for (at, channel) in warp_spec.channels.iter().enumerate() {
         with("a stage is too small", &|warp_spec| warp_spec.channels[at].stage_bytes -= 1024);
-        with("a ring has no stages", &|warp_spec| warp_spec.pipelines[channel.pipeline].num_stages = 0);
-        with("stages of a ring are too small", &|warp_spec| warp_spec.pipelines[channel.pipeline].stage_bytes -= 1024);
-        let in_orbit = |carried_mma: &CarriedMma| carried_mma.releases.contains(&(at as u32));
+        with("a pipeline has no stages", &|warp_spec| warp_spec.pipelines[channel.pipeline].num_stages = 0);
+        with("stages of a pipeline are too small", &|warp_spec| {
+            warp_spec.pipelines[channel.pipeline].stage_bytes -= 1024
+        });
+        let is_released = |carried_mma: &CarriedMma| carried_mma.releases.contains(&(at as u32));
         // A loop that waits for all MMAs at its head holds one stage.
         let waits = |step: &For| step.cp_async.as_ref().is_some_and(|plan| plan.async_mma);
         let mut steps = schedule.sequences.iter().flatten();
         if warp_spec.pipelines[channel.pipeline].num_stages > 1
-            && steps
-                .any(|step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(in_orbit) && !waits(step)))
+            && steps.any(
+                |step| matches!(step, Step::For(step) if step.carried_mmas.iter().any(is_released) && !waits(step)),
+            )
         {
-            with("a ring has one stage, and two are held", &|warp_spec| {
+            with("a pipeline has one stage, and two are held", &|warp_spec| {
                 warp_spec.pipelines[channel.pipeline].num_stages = 1
             });
         }
         for load in 0..channel.loads.len() {
-            with("a tile stands elsewhere", &|warp_spec| {
+            with("a tile is at another offset", &|warp_spec| {
                 warp_spec.channels[at].loads[load].smem_offset += channel.stage_bytes
             });
             if channel.loads[load].boxes.is_empty() {
-                with("a neighbour stands elsewhere", &|warp_spec| {
+                with("an adjacent tile is at another offset", &|warp_spec| {
                     warp_spec.channels[at].loads[load].smem_offset += 1024
                 });
             }
@@ -414,10 +417,10 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             });
             for place in 0..channel.loads[load].boxes.len() {
                 with("a box is left out", &|warp_spec| drop(warp_spec.channels[at].loads[load].boxes.remove(place)));
-                with("a box stands elsewhere", &|warp_spec| {
+                with("a box is at another offset", &|warp_spec| {
                     warp_spec.channels[at].loads[load].boxes[place].smem_offset += 128
                 });
-                with("a box brings another part", &|warp_spec| {
+                with("a box loads another part", &|warp_spec| {
                     warp_spec.channels[at].loads[load].boxes[place].coord[0] += 8
                 });
             }
@@ -434,7 +437,7 @@ fn products_instead(info: &KernelInfo<'_>, plan: &MmaGroup, add: &mut dyn FnMut(
         add(what, changed);
     };
     if let Some(&first) = plan.releases.first() {
-        with("a product gives nothing back", &|plan| plan.releases.clear());
+        with("an MMA releases nothing", &|plan| plan.releases.clear());
         with("another channel", &|plan| plan.releases = vec![first + 1]);
         with("a stage is given back twice", &|plan| plan.releases.push(first));
     }
@@ -505,7 +508,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
     !is_producer_op && all_ops(schedule, sunk).iter().any(reads)
 }
 
-/// Number of mutants of a schedule of which one is verified, in turn.
+/// Number of consecutive mutants of a schedule of which one is verified.
 const MUTANTS_EVERY: usize = 5;
 
 #[test]

@@ -54,21 +54,21 @@ pub fn instead(info: &KernelInfo<'_>, strip_mine: &StripMine, add: &mut dyn FnMu
         |&(id, part): &(OpId, StripRole)| (part == StripRole::Body).then(|| module.op(id).results.first().copied())?;
     let is_inner = |value: &Value| !strip_mine.live_out.contains(value) && module.ty(*value).as_tile().is_some();
     if let Some(inner) = strip_mine.ops.iter().filter_map(made).find(is_inner) {
-        with("a strip gives what only stands inside", &|strip_mine| strip_mine.live_out.push(inner));
+        with("an inner tile is a live-out", &|strip_mine| strip_mine.live_out.push(inner));
     }
     if let Some(&value) = strip_mine.live_out.first() {
-        with("a strip does not give what is asked for", &|strip_mine| {
+        with("a live-out is missing", &|strip_mine| {
             strip_mine.live_out.remove(0);
         });
-        with("a strip gives a tile twice", &|strip_mine| strip_mine.live_out.push(value));
+        with("a live-out is listed twice", &|strip_mine| strip_mine.live_out.push(value));
         let first = module.op(strip_mine.ops[0].0).operands[0];
-        with("a strip gives what it has not made", &|strip_mine| strip_mine.live_out.push(first));
+        with("a live-out is of another strip", &|strip_mine| strip_mine.live_out.push(first));
     }
     with("ops of a strip are left out", &|strip_mine| {
         strip_mine.ops.remove(0);
     });
     if made(&strip_mine.ops[0]).is_some_and(|value| is_inner(&value)) {
-        with("an op comes after what needs it in its strip", &|strip_mine| strip_mine.ops.rotate_left(1));
+        with("an op follows its use in its strip", &|strip_mine| strip_mine.ops.rotate_left(1));
     }
 }
 

@@ -45,16 +45,16 @@ fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
     let inside = tma_store.tile.boxes.iter().product::<i64>().ilog2() as usize;
     let orders = [
         ("elements of a box change places", with_bits(&tma_store.tile, |order| order.swap(1, inside - 1))),
-        ("half of a tile stands nowhere", with_bits(&tma_store.tile, |order| order.truncate(last))),
+        ("half of a tile is in no box", with_bits(&tma_store.tile, |order| order.truncate(last))),
         ("elements stand twice", with_bits(&tma_store.tile, |order| order[last] = order[0])),
     ];
     for (what, tile) in orders {
         let tile = tile.expect("a tile with such rows");
         with(what, &|tma_store| tma_store.tile = tile.clone());
     }
-    with("boxes are larger than what stands there", &|tma_store| *tma_store.tile.boxes.last_mut().unwrap() *= 2);
+    with("boxes are larger than the buffer", &|tma_store| *tma_store.tile.boxes.last_mut().unwrap() *= 2);
     with("boxes are in another order of chunks", &|tma_store| tma_store.tile.swizzle = Swizzle::None);
-    with("an element stands elsewhere", &|tma_store| tma_store.tile.shared.offset_bases[0] ^= 1 << 14);
+    with("an element is at another offset", &|tma_store| tma_store.tile.shared.offset_bases[0] ^= 1 << 14);
     with("parts are smaller than boxes", &|tma_store| tma_store.tile.split_bits = tma_store.tile.order.len() as u32);
     with("the tile is of another type", &|tma_store| tma_store.tile.shared.element_bytes *= 2);
     with("the tile is there in no layout", &|tma_store| tma_store.layout = LayoutId(u32::MAX));

@@ -7,11 +7,11 @@ use crate::ir::{HintValue, Hints, hint_key};
 
 /// A kernel with unrolled iterations.
 pub fn kernel() -> (String, Module, CompileOptions) {
-    ("rounds".to_owned(), copies(Some(1), 4), nothing_ahead())
+    ("unrolled".to_owned(), copies(Some(1), 4), no_copies())
 }
 
 /// Returns options without pipeline stages.
-fn nothing_ahead() -> CompileOptions {
+fn no_copies() -> CompileOptions {
     CompileOptions { num_stages: Some(1), ..CompileOptions::default() }
 }
 
@@ -27,10 +27,10 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 plan.unroll = Some(rounds);
                 mutants.push((what, changed));
             };
-            add("a loop without a round", 0);
-            add("more rounds than anybody writes out", 1 << 20);
+            add("a loop without an iteration", 0);
+            add("more iterations than the limit", 1 << 20);
             if plan.cp_async.is_some() || plan.pingpong.is_some() || !plan.carried_mmas.is_empty() {
-                add("rounds in a row of a loop that something goes around with", 2);
+                add("unrolling of a loop with carried work", 2);
             }
         }
     }
@@ -61,7 +61,7 @@ fn copies(step: Option<i64>, rounds: i64) -> Module {
 
 #[test]
 fn iterations_are_unrolled_if_requested_and_possible() {
-    for (step, wished, rounds) in [
+    for (step, requested, rounds) in [
         (Some(1), 4, Some(4)),
         (Some(3), 2, Some(2)),
         (Some(1), 1, Some(1)),
@@ -70,11 +70,11 @@ fn iterations_are_unrolled_if_requested_and_possible() {
         (None, 4, None),
         (None, 1, Some(1)),
     ] {
-        let kernel = ("copies".to_owned(), copies(step, wished), nothing_ahead());
+        let kernel = ("copies".to_owned(), copies(step, requested), no_copies());
         each_schedule_of(vec![kernel], |name, _, _, schedule| {
             let mut steps = schedule.sequences.iter().flatten();
             let found = steps.find_map(|step| if let Step::For(plan) = step { Some(plan.unroll) } else { None });
-            assert_eq!(found, Some(rounds), "{name}: {wished} rounds, {step:?} apart");
+            assert_eq!(found, Some(rounds), "{name}: {requested} iterations, step {step:?}");
         });
     }
 }

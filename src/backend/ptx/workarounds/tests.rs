@@ -43,7 +43,7 @@ fn held(b: &mut Builder, value: i64, class: RegClass) -> Operand {
 }
 
 #[test]
-fn constants_behind_registers_become_moves() {
+fn constants_in_registers_become_moves() {
     let lines = rewritten(|b, [x, _]| {
         let five = held(b, 5, RegClass::B64);
         let least = b.min(Ty::S64, five, 1i64 << 25);

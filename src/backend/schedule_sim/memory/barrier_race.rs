@@ -67,7 +67,9 @@ impl BarrierChecker {
         let mut next = place.start;
         while next < place.end {
             let Some(here) = self.written.iter().find(|written| written.contains(&next)) else {
-                return Err(broken(format!("threads read {place:?} of shared memory, and nobody has written {next}")));
+                return Err(broken(format!(
+                    "threads read {place:?} of shared memory, and no thread has written {next}"
+                )));
             };
             next = here.end;
         }
@@ -91,8 +93,8 @@ mod tests {
     use crate::backend::ptx::schedule::Buffer;
 
     #[test]
-    fn places_are_for_one_thing_between_two_meetings() {
-        let [place, half, beside] = [(0, 256), (128, 128), (256, 64)].map(|(offset, bytes)| Buffer { offset, bytes });
+    fn a_place_has_one_access_kind_between_two_barriers() {
+        let [place, half, adjacent] = [(0, 256), (128, 128), (256, 64)].map(|(offset, bytes)| Buffer { offset, bytes });
         let meet = SubStep::Barrier { required: false };
         let run = |parts: &[SubStep]| {
             let mut barriers = BarrierChecker::default();
@@ -100,15 +102,15 @@ mod tests {
         };
         let (write, read) = (SubStep::SmemWrite, SubStep::SmemRead);
         let operand = |buffer| SubStep::StoredOperand { value: crate::ir::Value(0), buffer };
-        assert_eq!(run(&[write(place), meet, operand(place), write(beside), meet, operand(place)]), Ok(()));
-        assert_eq!(run(&[write(place), meet, read(half), read(place), meet, write(half), write(beside)]), Ok(()));
+        assert_eq!(run(&[write(place), meet, operand(place), write(adjacent), meet, operand(place)]), Ok(()));
+        assert_eq!(run(&[write(place), meet, read(half), read(place), meet, write(half), write(adjacent)]), Ok(()));
         for (parts, problem) in [
             (&[write(place), read(half)][..], "read 128..256 of shared memory while others may still write 0..256"),
             (&[write(place), write(half)], "write 128..256 of shared memory while others may still write 0..256"),
             (&[write(place), meet, read(place), write(half)], "while others may still read 0..256"),
             (&[write(place), operand(place)], "read 0..256 of shared memory while others may still write 0..256"),
             (&[write(place), meet, write(half), meet, operand(place)], "the operand in 0..256 of shared memory"),
-            (&[write(half), meet, read(place)], "read 0..256 of shared memory, and nobody has written 0"),
+            (&[write(half), meet, read(place)], "read 0..256 of shared memory, and no thread has written 0"),
         ] {
             assert!(run(parts).unwrap_err().contains(problem), "{problem}");
         }

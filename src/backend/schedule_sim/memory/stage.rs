@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stage_is_read_as_what_it_was_filled_for() {
+    fn a_stage_is_read_in_its_produced_form() {
         let mut stage = Stage::new(16);
         assert!(stage.is_free() && stage.holds(TILE, reader()).is_err());
         stage.fill(TILE, 2, 8).unwrap();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_bytes_than_announced_never_arrive_and_more_come_too_late() {
+    fn stages_reject_fewer_and_more_bytes_than_expected() {
         let mut stage = Stage::new(16);
         stage.fill(TILE, 2, 4).unwrap();
         stage.wrote(4);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn products_find_what_boxes_bring() {
+    fn products_read_the_tiles_of_boxes() {
         let wanted = |[row, column]: [i64; 2]| {
             let place =
                 |(i, j): (i64, i64)| if row + i < 40 && column + j < 72 { (row + i) * 72 + column + j } else { 0 };

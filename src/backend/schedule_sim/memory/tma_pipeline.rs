@@ -162,7 +162,9 @@ impl Pipelines {
         for (number, pipeline) in self.pipelines.iter().enumerate() {
             if pipeline.produced * self.sharing_groups as u64 != pipeline.acquired {
                 let Pipeline { produced: filled, acquired: taken, .. } = pipeline;
-                return Err(broken(format!("of ring {number} {filled} stages were filled, and {taken} taken")));
+                return Err(broken(format!(
+                    "of pipeline {number} {filled} stages were produced, and {taken} acquired"
+                )));
             }
             if let Some(tile) = pipeline.stages.iter().find_map(Stage::tile) {
                 return Err(broken(format!("the stage of {tile:?} is never released")));

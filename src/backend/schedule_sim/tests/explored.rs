@@ -1,4 +1,4 @@
-//! All interleavings of small rings; mutated rings have faults.
+//! All interleavings of small pipelines; mutated pipelines have faults.
 
 use super::super::explore::Explored;
 use super::*;
@@ -19,15 +19,15 @@ fn explore(
 }
 
 /// Returns a product whose tiles are small, with this number of stages.
-fn ring(rows: i64, num_stages: u32) -> Kernels {
+fn pipeline(rows: i64, num_stages: u32) -> Kernels {
     let options = CompileOptions { num_stages: Some(num_stages), ..CompileOptions::default() };
     vec![(format!("{rows} rows, {num_stages} stages"), matmul(DType::F16, DType::F32, [rows, 16, 16]), options)]
 }
 
 #[test]
-fn small_rings_are_explored_exhaustively() {
+fn small_pipelines_are_explored_exhaustively() {
     let mut partitions = Vec::new();
-    let kernels = [ring(64, 2), ring(128, 2)].concat();
+    let kernels = [pipeline(64, 2), pipeline(128, 2)].concat();
     each(kernels, |name, info, body, schedule, launch| {
         let explored = explore(info, body, schedule, launch, LIMIT).unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {explored}");
@@ -38,8 +38,8 @@ fn small_rings_are_explored_exhaustively() {
 }
 
 #[test]
-fn larger_rings_are_sampled_and_the_result_says_so() {
-    each(ring(64, 8), |name, info, body, schedule, launch| {
+fn larger_pipelines_are_sampled() {
+    each(pipeline(64, 8), |name, info, body, schedule, launch| {
         let limit = 100;
         let explored = explore(info, body, schedule, launch, limit).unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {explored}");
@@ -47,11 +47,11 @@ fn larger_rings_are_sampled_and_the_result_says_so() {
     });
 }
 
-/// Mutations of a ring: the exploration notices each one that the sampled orders notice.
+/// Mutations of a pipeline: the exploration finds each fault that the sampled orders find.
 #[test]
-fn changed_rings_do_something_else_in_an_interleaving() {
+fn mutated_pipelines_have_faults_in_an_interleaving() {
     let mut seen: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
-    each(ring(64, 2), |name, info, body, schedule, launch| {
+    each(pipeline(64, 2), |name, info, body, schedule, launch| {
         if schedule.warp_spec.is_none() {
             return;
         }
@@ -71,7 +71,7 @@ fn changed_rings_do_something_else_in_an_interleaving() {
         println!("{what}: {explored} of {all} noticed, {sampled} by samples");
     }
     let [explored, sampled, all] = [0, 1, 2].map(|at| seen.values().map(|count| count[at]).sum::<usize>());
-    println!("mutated rings: {explored} of {all} noticed, {sampled} by samples");
+    println!("mutated pipelines: {explored} of {all} noticed, {sampled} by samples");
     // The others have no effect: a computation is repeated, or its result is not used.
     assert!(all > 5 && explored >= sampled && 3 * explored >= 2 * all, "{seen:?}");
 }

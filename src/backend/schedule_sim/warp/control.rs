@@ -18,7 +18,7 @@ impl<'a> Partition<'a> {
         for &(value, _) in hoisted {
             self.require(value)?;
             if self.role != WarpRole::Producer && !self.frame.is_known(value) && self.staged_load(value).is_none() {
-                return Err(broken(format!("%{} is converted ahead of a loop, and not there", value.index())));
+                return Err(broken(format!("%{} is converted before a loop, and not available", value.index())));
             }
         }
         Ok(())
@@ -184,7 +184,7 @@ impl<'a> Partition<'a> {
         (op, carried): (OpId, Vec<Passed>),
         waits: &[Step],
     ) -> Result<(), Fault> {
-        self.give_results(op, carried)?;
+        self.set_results(op, carried)?;
         for step in waits {
             match step {
                 Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
@@ -210,11 +210,11 @@ impl<'a> Partition<'a> {
         let carried = self.passed(op.group(0), (&[], None))?;
         let iterations = self.frame.iteration_limit(op.regions[0]);
         self.enter(LevelKind::Loop { plan, iterations }, plan.op, 0, plan.body)?;
-        self.turn(shared, carried)
+        self.enter_loop_iteration(shared, carried)
     }
 
     /// Begins an iteration of a `loop`.
-    fn turn(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
+    fn enter_loop_iteration(&mut self, shared: &mut Shared<'a>, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
         let state: Vec<_> = carried
             .iter()
             .map(|passed| match passed {
@@ -277,17 +277,17 @@ impl<'a> Partition<'a> {
                 let carried = self.passed(&op.operands, (args, None))?;
                 self.leave(target + 1);
                 self.frame.free(self.levels[target].allocations);
-                self.turn(shared, carried)
+                self.enter_loop_iteration(shared, carried)
             }
             (&LevelKind::Loop { plan, .. }, _) => {
                 let carried = self.passed(&op.operands, (&[], None))?;
                 self.leave(target);
-                self.give_results(plan.op, carried)
+                self.set_results(plan.op, carried)
             }
             (&LevelKind::If { op: branch }, _) => {
                 let carried = self.passed(&op.operands, (&[], None))?;
                 self.leave(target);
-                self.give_results(branch, carried)
+                self.set_results(branch, carried)
             }
             (LevelKind::Entry, _) => Err(broken("the kernel ends in a region")),
         }
@@ -301,7 +301,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    fn give_results(&mut self, op: OpId, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
+    fn set_results(&mut self, op: OpId, carried: Vec<Passed>) -> Result<StepOutcome, Fault> {
         let results = &self.kernel.module.op(op).results;
         self.is_there(results, &carried)?;
         results.iter().zip(carried).for_each(|(&result, passed)| self.receive(result, passed));

@@ -14,10 +14,10 @@ use crate::backend::schedule_sim::memory::shared_state::Shared;
 use crate::ir::{Loc, OpId, Opcode, Sign, Value};
 
 impl<'a> Partition<'a> {
-    /// Returns the condition that the next step waits for, if it is not met.
+    /// Returns the condition that the next step waits for, if it is not true.
     ///
     /// # Errors
-    /// The condition can never be met.
+    /// The condition can never become true.
     pub fn blocked_by(&self, shared: &Shared<'a>) -> Result<Option<String>, Fault> {
         let Some(step) = self.next_step()? else { return Ok(None) };
         match step {
@@ -198,7 +198,7 @@ impl<'a> Partition<'a> {
     fn local_load_stage(&mut self, shared: &mut Shared<'a>, id: OpId) -> Result<(), Fault> {
         let fault = |what: &str| broken(format!("op {}: {what}", id.index()));
         let warp_spec = self.kernel.warp_spec().ok_or_else(|| fault("nothing is streamed"))?;
-        let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile that comes with no others"))?;
+        let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile in no channel"))?;
         let channel = slot.channel as u32;
         let held = self.acquired.get(&channel).filter(|held| held.is_full).map(|held| held.slot);
         // Otherwise an MMA in flight has the stage, and releases it at its completion.

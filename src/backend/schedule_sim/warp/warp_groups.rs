@@ -1,10 +1,10 @@
 //! Consumer groups: groups of warps that execute the consumer program separately.
 //!
 //! A group of four warps has its own MMAs and releases its own stages, so that one group can be
-//! ahead of another between barriers. Each group is simulated as a partition that computes whole
-//! tiles, because values have no threads. It releases its own stages. Order barriers are those of
-//! the schedule, and each group waits for the others at a barrier. Only the first group executes
-//! ops with side effects, i.e. stores and messages.
+//! several steps before another between barriers. Each group is simulated as a partition that
+//! computes whole tiles, because values have no threads. It releases its own stages. Order barriers
+//! are those of the schedule, and each group waits for the others at a barrier. Only the first
+//! group executes ops with side effects, i.e. stores and messages.
 //!
 //! If one op of a kernel may read elements that another op writes, separate groups would read at
 //! other times than the threads. The groups of such a kernel are simulated as one.

@@ -184,7 +184,7 @@ mod tests {
     use crate::ir::{Builder, Distribution};
 
     #[test]
-    fn what_is_ours_is_in_no_version() {
+    fn own_ops_are_in_no_version() {
         let mut b = Builder::new();
         b.begin_entry("k", &[]);
         let tile = b.splat(DType::F32, 0, &[32]);

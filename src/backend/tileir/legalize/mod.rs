@@ -8,8 +8,8 @@
 //!   match. The host checks this at each launch by a few integer operations
 //!   ([`Limit`](super::Limit)).
 //! * Other indices that only depend on block ids, parameters and counters are evaluated before the
-//!   first launch of a kind ([`Probe`]), as are the ends of loops whose counter could wrap, and
-//!   divisors that could be 0.
+//!   first launch of a kind ([`Probe`]). The same applies to ends of loops whose counter could
+//!   wrap, and divisors that could be 0.
 //! * Launches that violate a condition, and indices and ends that depend on data, need another
 //!   kernel. In it, each such access is in an `if`, and each such loop has a wider counter.
 

@@ -35,7 +35,7 @@ pub(super) fn assume(module: &mut Module, entry: &Entry, facts: &IntRanges) -> O
     None
 }
 
-/// Returns the extents on which values depend: the op that says that one is not negative, and its
+/// Returns the extents on which values depend: the op that states that one is not negative, and its
 /// parameter.
 fn extents_of(module: &Module, entry: &Entry, values: Vec<Value>) -> Vec<(OpId, Value)> {
     let params = &module.block(entry.body).args;

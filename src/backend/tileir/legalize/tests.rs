@@ -177,7 +177,7 @@ fn no_division_by_zero_is_left() {
 /// The smallest number is its own absolute value, which is negative. `tileiras` assumes the
 /// opposite.
 #[test]
-fn no_magnitude_is_left_of_what_may_be_the_smallest_number() {
+fn magnitudes_of_possible_minima_are_expanded() {
     let text = "entry @k(%a: tile<i32>) {\n  \
                 %i = iota : tile<4xi32>\n  %c = reshape %i : tile<4xi32> -> tile<4x1xi32>\n  %m = absi %a : tile<i32>\n  %b = absi %m : tile<i32>\n  \
                 %r = cat %c, %c dim = 1 : tile<4x1xi32>, tile<4x1xi32> -> tile<4x2xi32>\n  \

@@ -149,9 +149,9 @@ impl EntryEffects {
     /// Returns true if each iteration of this `for` accesses tiles of the set that no other
     /// iteration accesses.
     ///
-    /// This holds if all accesses use one partition of one array, with an index that is the same
-    /// injective function of the loop counter along the same dimension. The memory of a written
-    /// array does not overlap itself.
+    /// This holds if all accesses use one partition of one array. Along one dimension, their
+    /// indices are the same injective function of the loop counter. The memory of a written array
+    /// does not overlap itself.
     pub fn iterations_are_disjoint(&self, module: &Module, facts: &IntRanges, id: OpId, set: AliasSet) -> bool {
         let op = module.op(id);
         if op.code != Opcode::For {
@@ -250,7 +250,7 @@ fn array_of(module: &Module, view: Value) -> Option<OpId> {
     Some(tensor)
 }
 
-/// Returns true if two partition views divide the same array in the same way.
+/// Returns true if two partition views divide the same array into the same tiles.
 fn same_tiling(module: &Module, a: Value, b: Value) -> bool {
     let tensor = |view: Value| module.defining_op(view).map(|id| module.op(id).operands[0]);
     let cut = |view: Value| match module.ty(view) {

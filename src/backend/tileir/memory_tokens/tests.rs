@@ -394,7 +394,7 @@ fn ordered_text(body: &str) -> String {
 }
 
 #[test]
-fn what_is_read_only_still_stays_behind_an_acquire_and_before_a_release() {
+fn read_only_loads_remain_between_acquire_and_release() {
     let load = "load_ptr_tko weak %b : tile<ptr<f32>> -> tile<f32>, token";
     let acquire = "load_ptr_tko acquire device %flag : tile<ptr<i32>> -> tile<i32>, token";
     let text = ordered_text(&format!("  %f, %t = {acquire}\n  %v, %u = {load}"));
@@ -446,7 +446,7 @@ fn tiles_of_memory_that_is_written_by_element_keep_from_the_copy_engine() {
 }
 
 #[test]
-fn injective_stores_beside_other_indices_are_carried() {
+fn injective_stores_with_other_indices_are_carried() {
     // Each iteration reads the element that the previous one wrote.
     let mut k = Kernel::new(1);
     k.counted(4, |k, i| {
@@ -480,7 +480,7 @@ fn an_index_of_the_outer_loop_is_not_injective_in_the_inner_one() {
 }
 
 #[test]
-fn who_comes_after_a_loop_waits_for_all_of_it() {
+fn ops_after_a_loop_wait_for_all_iterations() {
     for injective in [true, false] {
         let mut k = Kernel::new(1);
         let two = k.int(2);

@@ -316,7 +316,7 @@ fn hints_are_numbers_of_32_bits() {
 }
 
 #[test]
-fn names_are_what_text_reads_back() {
+fn names_survive_text() {
     let with = |entry: &str, global: &str, target: &str, key: &str| {
         let mut b = Builder::new();
         b.begin_entry(entry, &[]);

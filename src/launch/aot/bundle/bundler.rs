@@ -18,7 +18,7 @@ use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::ptx::Maps;
 use crate::launch::compile::tileir::assembled;
-use crate::launch::compile::{PassMode, optimize_apart};
+use crate::launch::compile::{PassMode, optimize_with_checks};
 use crate::launch::options::Launch;
 use crate::launch::parallel::share;
 use crate::launch::prove::{Proof, Scene};
@@ -202,7 +202,7 @@ impl Bundler {
         }
         let traced = call.trace(name)?;
         let trace = Scene::digest(&traced);
-        let (module, required) = optimize_apart(name, traced, PassMode::OPTIMIZED)?;
+        let (module, required) = optimize_with_checks(name, traced, PassMode::OPTIMIZED)?;
         let (name, proofs) = (name.to_owned(), Vec::new());
         self.jobs.push(Job { name, forms, hints, module, required, trace, proofs });
         Ok(())

@@ -54,7 +54,7 @@ fn from(bytes: &[u8]) -> Result<Bundle> {
 }
 
 #[test]
-fn what_was_written_comes_back() {
+fn written_bundles_are_read_again() {
     let bundle = bundle();
     let bytes = bundle.to_bytes();
     let back = from(&bytes).expect("what was written");
@@ -239,7 +239,7 @@ fn damage_is_told() {
 
 /// Damage without a checksum results in an error, or in a bundle whose launches end.
 #[test]
-fn what_is_read_is_checked_without_the_checksum_too() -> Result<()> {
+fn contents_are_checked_without_the_checksum() -> Result<()> {
     let x = ct::ArraySpec::<f32, 1>::new([64]);
     let mut bundler = Bundler::new([Target::SM_90A]);
     bundler.add(scale, (x, x.mutable(), 1.0f32, ct::Constant(16usize)))?;

@@ -96,7 +96,7 @@ fn and(a: RangeState, b: RangeState) -> RangeState {
 fn shift_left(a: RangeState, amount: RangeState, no_overflow: bool) -> RangeState {
     let width = i64::from(a.bits);
     if amount.lo < 0 || amount.lo >= width {
-        // The amount is unsigned. A shift by at least the width gives 0.
+        // The amount is unsigned. A shift by at least the width returns 0.
         let all_out = amount.lo >= width || amount.hi < 0;
         return if all_out { RangeState::constant_state(0, a.bits) } else { RangeState::divisible(a.div, a.bits) };
     }
@@ -121,7 +121,7 @@ fn shift_right(sign: Sign, a: RangeState, amount: RangeState) -> RangeState {
         None => (0, width),
     };
     if sign == Sign::Signed || a.is_nonnegative() {
-        // A shift by the width gives the sign bit, like a shift by the width minus 1.
+        // A shift by the width returns the sign bit, like a shift by the width minus 1.
         let amounts = (i128::from(least), i128::from(most));
         let (lo, hi) = corners(a.wide(), amounts, |x, s| x >> s);
         return RangeState::wrapped(lo, hi, div, a.bits);

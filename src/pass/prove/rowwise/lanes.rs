@@ -1,7 +1,7 @@
 //! Normal form of terms of lanes: sums of products with constants, quotients and remainders.
 //!
-//! Reshapes give a row as quotients of sums of lanes. With the extents of a tile, equal rows have
-//! one form: `(2 i + j) / 8` with `j < 2` is `i / 4`.
+//! After a reshape, a row is a quotient of a sum of lanes. With the extents of a tile, equal rows
+//! have one form: `(2 i + j) / 8` with `j < 2` is `i / 4`.
 
 use std::collections::BTreeMap;
 

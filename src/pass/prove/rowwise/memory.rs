@@ -14,7 +14,7 @@ use crate::ir::{AtomicMode, Attr, AttrKind, CmpPred, Op, OpId, Opcode, Sign, Typ
 struct Place {
     root: Option<Root>,
     row: Option<Term>,
-    /// Dependence of the positions besides the row, of masks and padding.
+    /// Dependence of the positions along other axes than the row, of masks and padding.
     others: Dependence,
     /// Index along each axis.
     indices: Vec<Term>,

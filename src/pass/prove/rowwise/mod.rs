@@ -275,7 +275,7 @@ impl<'m> Rows<'m> {
             .all(|&result| self.module.ty(result).as_tile().is_some() && self.values.bits(result).is_some());
         let mut operands = Vec::new();
         for &operand in &op.operands {
-            // A number keeps its term, which tells whether it depends on the grid.
+            // A number keeps its term, which shows whether it depends on the grid.
             operands.push(if is_integer { self.own(operand) } else { self.of(operand, id) });
         }
         let axis = op.dim() as usize;

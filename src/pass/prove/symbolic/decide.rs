@@ -66,7 +66,7 @@ impl<'t> Launches<'t> {
         execution
     }
 
-    /// Returns true if no launch meets the conditions.
+    /// Returns true if no launch satisfies the conditions.
     pub fn is_impossible(self) -> bool {
         let mut system = self.system();
         self.execution(&mut system, 0, self.ranges, &[]);
@@ -110,7 +110,7 @@ pub fn is_implied(launches: Launches<'_>, access: &Access) -> bool {
 }
 
 /// Returns true if no element is accessed by `a` and `b` in different tile blocks.
-pub fn never_meet(launches: Launches<'_>, a: (&Access, &[Place]), b: (&Access, &[Place])) -> bool {
+pub fn are_disjoint(launches: Launches<'_>, a: (&Access, &[Place]), b: (&Access, &[Place])) -> bool {
     let Launches { terms, ranges, .. } = launches;
     let (own, other) = (a.0.ranges(ranges), b.0.ranges(ranges));
     let mut system = launches.system();

@@ -35,7 +35,7 @@ pub struct Digit {
 pub fn digits(terms: &Terms, position: Term) -> Option<(i128, Vec<Digit>)> {
     let (constant, mut digits) = sum(terms, position)?;
     digits.retain(|digit| digit.factor != 0);
-    // More symbols are taken for a larger factor.
+    // A factor with more symbols is assumed to be larger.
     digits.sort_by_key(|digit| std::cmp::Reverse((digit.symbols.len(), digit.factor)));
     digits.iter().all(|digit| digit.factor > 0).then_some((constant, digits))
 }

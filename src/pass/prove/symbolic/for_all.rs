@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use rustc_hash::FxHashSet;
 
-use super::decide::{Inside, Launches, Place, covers, is_implied, is_inside, never_meet};
+use super::decide::{Inside, Launches, Place, are_disjoint, covers, is_implied, is_inside};
 use super::linear::MOST_ROWS;
 use crate::ir::Value;
 use crate::pass::prove::access::{Access, Dim, Frame, Kind, Root};
@@ -12,7 +12,7 @@ use crate::pass::prove::term::{Fun, Term, Terms, Var};
 use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
 
-/// Limit of eliminations that look for needless checks of one kernel.
+/// Limit of eliminations that search for needless checks of one kernel.
 const MOST_ELIMINATIONS: usize = 16;
 
 /// Limit of inequalities of such an elimination.
@@ -43,7 +43,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
         Launches { terms: &values.terms, ranges, conditions: required, most_rows: MOST_ROWS }
     }
 
-    /// Returns true if no launch meets the conditions of the kernel.
+    /// Returns true if no launch satisfies the conditions of the kernel.
     pub fn is_impossible(&self) -> bool {
         !self.walk.required.is_empty() && self.launches().is_impossible()
     }
@@ -99,7 +99,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
                 }
                 let proved = match (a_places, b_places) {
                     (Some(x), Some(y)) if a.root == b.root && a.bits == b.bits && x.len() == y.len() => {
-                        never_meet(launches, (a, x), (b, y))
+                        are_disjoint(launches, (a, x), (b, y))
                     }
                     _ => false,
                 };

@@ -1,8 +1,8 @@
 //! Systems of linear inequalities over integers.
 //!
 //! Fourier-Motzkin elimination with the tightening of constants by the greatest common divisor of
-//! the factors (Pugh, "The Omega test", 1991: real shadows). A contradiction is certain; none says
-//! nothing. Equalities are substituted before.
+//! the factors (Pugh, "The Omega test", 1991: real shadows). A contradiction is certain; its
+//! absence proves nothing. Equalities are substituted before.
 
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;

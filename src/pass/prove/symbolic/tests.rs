@@ -128,7 +128,7 @@ impl Case {
         }
     }
 
-    /// Returns values that meet the conditions and not the goal.
+    /// Returns values that satisfy the conditions and not the goal.
     fn counterexample(&self) -> Option<Vec<i64>> {
         let ranges: Vec<(i64, i64)> = self.vars.iter().map(|var| self.ranges[var]).collect();
         let mut values: Vec<i64> = ranges.iter().map(|(lo, _)| *lo).collect();

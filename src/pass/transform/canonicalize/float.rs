@@ -1,8 +1,8 @@
 //! Constant folding of float ops.
 //!
 //! Sums, products, quotients and square roots of significands of at most 24 bits are correctly
-//! rounded by one rounding of the f64 result, since an f64 has more than twice as many bits. Ops
-//! that return NaN, flush subnormals, or do not round to nearest even are not folded.
+//! rounded by one rounding of the f64 result. The reason is that an f64 has more than twice as many
+//! bits. Ops that return NaN, flush subnormals, or do not round to nearest even are not folded.
 
 use crate::dtype::DType;
 use crate::ir::{CmpOrder, CmpPred, Flag, Op, Opcode, Rounding, Sign};

@@ -1,4 +1,4 @@
-//! Persistent form of a kernel: CTAs that compute several tile blocks in turn.
+//! Persistent form of a kernel: CTAs that compute several tile blocks one after another.
 //!
 //! ```text
 //! kernel(…): body(block id)
@@ -13,7 +13,7 @@
 //! A producer then loads the operands of the next tile block while the consumers store the results
 //! of the last one. Consecutive rounds go through the CTAs in opposite directions. If the work
 //! grows along the first axis, as with a causal mask, the order is that of [`tile_order`], which
-//! gives the CTAs equal sums of work. CUTLASS has static persistent tile schedulers.
+//! distributes the work equally among the CTAs. CUTLASS has static persistent tile schedulers.
 
 mod scalar_writer;
 mod tile_order;
@@ -72,7 +72,7 @@ fn is_supported(module: &Module, body: BlockId) -> bool {
 }
 
 /// Returns true if the trip count of a top-level loop with an MMA increases with the first index of
-/// the tile block, and `None` without such a loop.
+/// the tile block. `None` without such a loop.
 fn work_increases(module: &Module, body: BlockId) -> Option<bool> {
     let loops = module.block(body).ops.iter().map(|&id| module.op(id));
     let has_mma = |op: &&Op| {

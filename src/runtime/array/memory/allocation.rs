@@ -41,7 +41,7 @@ pub struct Memory {
     foreign: Option<Foreign>,
     /// True if there has been a unique view of a part of it: [`Memory::split`].
     split: AtomicBool,
-    /// Bytes of the allocation before `address`, and behind the last byte: red zones, or 0.
+    /// Bytes of the allocation before `address`, and after the last byte: red zones, or 0.
     pub(super) zone: usize,
     /// Record of the written elements, if the array was allocated under the check.
     pub(in crate::runtime::array) record: Option<WriteRecord>,
@@ -162,7 +162,7 @@ impl Memory {
         Ok(Memory { address, bytes, kind, foreign: None, split: AtomicBool::new(false), zone, record: None })
     }
 
-    /// Returns the addresses of the zones before and behind the bytes.
+    /// Returns the addresses of the zones before and after the bytes.
     pub(in crate::runtime::array) fn zones(&self) -> impl Iterator<Item = u64> + use<> {
         let starts = [self.address - self.zone as u64, self.address + self.bytes as u64];
         starts.into_iter().filter(|_| self.zone > 0).collect::<Vec<_>>().into_iter()

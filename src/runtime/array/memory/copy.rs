@@ -69,18 +69,18 @@ impl Memory {
         }
     }
 
-    /// Releases an allocation of a GPU to the caller, which frees it in the same way. The stream is
-    /// then ordered after every use so far.
+    /// Releases an allocation of a GPU to the caller, which frees it by the same function. The
+    /// stream is then ordered after every use so far.
     ///
     /// # Errors
     /// [`Error::Driver`] if the context is lost.
     #[cfg(feature = "cudarc")]
-    pub(crate) fn give(mut self, stream: &StreamHandle) -> Result<u64> {
+    pub(crate) fn release_to_caller(mut self, stream: &StreamHandle) -> Result<u64> {
         if self.zone > 0 {
             let plain = Memory::alloc(self.device(), self.bytes, 0)?;
             // SAFETY: the new memory has no other use.
             unsafe { plain.copy_from(0, &self, 0, self.bytes, Access::Write) }?;
-            return plain.give(stream);
+            return plain.release_to_caller(stream);
         }
         if let Kind::Gpu { order, .. } = &mut self.kind {
             stream.wait_for(order.last()?)?;

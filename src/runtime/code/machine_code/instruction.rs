@@ -42,10 +42,10 @@ pub enum Flow {
     Next,
     /// The following instruction, or the one at a distance from it in bytes.
     Branch { distance: i64, is_always: bool },
-    /// Begin of a section that diverges: threads meet again at a distance.
+    /// Begin of a section that diverges: threads reconverge at a distance.
     Diverge { distance: i64 },
-    /// Threads wait for the others of their section, and meet.
-    Meet,
+    /// Threads wait for all other threads of their section, and reconverge.
+    Reconverge,
     /// No instruction.
     End,
 }
@@ -135,7 +135,7 @@ impl Instruction {
             0x14d | 0x150 if is_always => Flow::End,
             // `BSSY`, `BSYNC`.
             0x145 => Flow::Diverge { distance: distance.wrapping_mul(4) },
-            0x141 => Flow::Meet,
+            0x141 => Flow::Reconverge,
             _ => Flow::Next,
         }
     }

@@ -1,8 +1,8 @@
 //! Accesses of local memory, by the source lines of the values.
 //!
-//! The assembler gives a spill no line of its own. The line of a stored value is that of the
-//! previous instruction in the text that writes its register. A load belongs to the previous store
-//! of the same bytes in the text, or in a loop to a later one.
+//! The assembler emits no line for a spill. The line of a stored value is that of the previous
+//! instruction in the text that writes its register. A load belongs to the previous store of the
+//! same bytes in the text, or in a loop to a later one.
 //!
 //! Spills are the instructions that the assembler marks as such in the attributes of the kernel.
 //! Without these marks, a spill is an access at a constant offset of the stack, of bytes that are
@@ -91,8 +91,8 @@ impl Access {
 }
 
 /// Returns the lines whose values live in local memory, in the machine code of a kernel for an
-/// architecture. Lines with the most accesses in loops come first. `None` if this is no machine
-/// code of this kernel.
+/// architecture. The lines are in descending order of accesses in loops. `None` if this is no
+/// machine code of this kernel.
 pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<SpilledLine>> {
     let elf = Elf::read(cubin)?;
     let (section, bytes) = elf.section(&format!(".text.{entry}"))?;

@@ -1,7 +1,7 @@
 //! Instructions inside of loops: strongly connected components of the flow of control (Tarjan,
 //! 1972), without recursion.
 //!
-//! Blocks that wait are behind the end of a kernel and jump back to its middle. They are no loops,
+//! Blocks that wait are after the end of a kernel and jump back to its middle. They are no loops,
 //! so that the direction of a branch does not decide.
 
 use super::instruction::{BYTES, Flow, Instruction};
@@ -13,12 +13,12 @@ pub fn in_loops(code: &[Instruction], has_wide_branch: bool) -> Vec<bool> {
         let place = (at as i64 + 1).checked_mul(BYTES as i64)?.checked_add(distance)?;
         usize::try_from(place).ok().map(|place| place / BYTES).filter(|&index| index < code.len())
     };
-    let mut meets = vec![false; code.len() + 1];
+    let mut reconverges = vec![false; code.len() + 1];
     for (at, &flow) in flows.iter().enumerate() {
         if let Flow::Diverge { distance } = flow
             && let Some(index) = target(at, distance)
         {
-            meets[index] = true;
+            reconverges[index] = true;
         }
     }
     let next = |at: usize| -> [Option<usize>; 2] {
@@ -27,7 +27,7 @@ pub fn in_loops(code: &[Instruction], has_wide_branch: bool) -> Vec<bool> {
             Flow::Next => [following, None],
             Flow::Branch { distance, is_always } => [following.filter(|_| !is_always), target(at, distance)],
             Flow::Diverge { distance } => [following, target(at, distance)],
-            Flow::Meet => [following.filter(|&index| meets[index]), None],
+            Flow::Reconverge => [following.filter(|&index| reconverges[index]), None],
             Flow::End => [None; 2],
         }
     };
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn nodes_on_cycles_are_found() {
-        // 0 → 1 ⇄ 2 → 3 → 3, 4 → 1: a block behind the end that jumps back to the cycle.
+        // 0 → 1 ⇄ 2 → 3 → 3, 4 → 1: a block after the end that jumps back to the cycle.
         let edges =
             [[Some(1), None], [Some(2), Some(4)], [Some(1), Some(3)], [Some(3), Some(5)], [Some(1), None], [None; 2]];
         assert_eq!(components(6, &|node| edges[node]), [false, true, true, true, true, false]);

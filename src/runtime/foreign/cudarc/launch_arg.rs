@@ -77,7 +77,7 @@ impl<'a, T: Element, const R: usize> Held<'a, T, R> {
         O: Operands<'a, BorrowedArray = BorrowedArray<'a, T, R>>,
     {
         let ours = stream(&theirs)?;
-        let counted = Counted::beside(&theirs)?;
+        let counted = Counted::for_stream(&theirs)?;
         // SAFETY: `Held` owns the stream, and drops the reference before it.
         let reference: &'a CudaStream = unsafe { &*Arc::as_ptr(&theirs) };
         let lent = operand.hold(&ours, reference, &Token { _own: () })?;

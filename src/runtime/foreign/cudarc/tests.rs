@@ -143,7 +143,7 @@ fn arrays_become_slices() -> Result<()> {
 }
 
 #[test]
-fn what_is_lent_comes_back_in_order() -> Result<()> {
+fn borrowed_arrays_are_released_in_order() -> Result<()> {
     let Some(both) = both() else { return Ok(()) };
     let mut array = both.device.zeros([N])?;
     add(&both.kernel, &mut array, &both.ours, LONG)?;
@@ -166,7 +166,7 @@ fn streams_that_are_counted_need_no_other() {
 /// Work of a dropped second stream, with which the count of the context is 0, is waited for
 /// nevertheless.
 #[test]
-fn work_of_streams_that_are_gone_is_waited_for() -> Result<()> {
+fn work_of_dropped_streams_is_waited_for() -> Result<()> {
     let Some(both) = both() else { return Ok(()) };
     // A separate context object: only the legacy default stream, and no counted one.
     let context = CudaContext::new(0).expect("a context");

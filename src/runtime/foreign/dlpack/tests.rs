@@ -82,7 +82,7 @@ fn structures_are_those_of_the_header() {
 }
 
 #[test]
-fn tensors_come_in_and_are_given_back_once() -> Result<()> {
+fn tensors_are_imported_and_released_once() -> Result<()> {
     let stream = Device::cpu().default_stream();
     for (strides, want) in [
         (None, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
@@ -106,7 +106,7 @@ fn tensors_come_in_and_are_given_back_once() -> Result<()> {
 }
 
 #[test]
-fn what_does_not_fit_stays_the_callers() {
+fn rejected_tensors_remain_the_callers() {
     refused::<u32, 2>(|_| {}, "no array of u32");
     refused::<f32, 2>(|_| {}, "no array of f32");
     refused::<f4e2m1fn, 2>(|_| {}, "use u8");
@@ -125,7 +125,7 @@ fn what_does_not_fit_stays_the_callers() {
 }
 
 #[test]
-fn arrays_go_out_and_come_back() -> Result<()> {
+fn exported_arrays_are_imported_again() -> Result<()> {
     let device = Device::cpu();
     let stream = device.default_stream();
     let array = device.from_fn([2, 3, 5], |[i, j, k]| bf16::from_f32((i * 15 + j * 5 + k) as f32))?;

@@ -72,7 +72,7 @@ fn views_of_the_cpu_device_are_views_of_ndarray() -> Result<()> {
 }
 
 #[test]
-fn what_has_no_array_is_an_error() {
+fn unsupported_arrays_are_errors() {
     let x = arr1(&[1, 2, 3]);
     let says = |error: Error, part: &str| assert!(error.to_string().contains(part), "{error}");
     says(read::<_, _, 2>(&x).unwrap_err(), "has 1 axes, not 2");

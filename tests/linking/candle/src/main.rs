@@ -1,4 +1,5 @@
-//! An operation of candle that is a kernel of cutlet: on the CPU by the interpreter, on a GPU in candle's memory.
+//! An operation of candle that is a kernel of cutlet: on the CPU by the interpreter, on a GPU in
+//! candle's memory.
 
 use candle_core::{CpuStorage, CudaStorage, CustomOp1, Device, Layout, Result, Shape, Tensor};
 use cutlet as ct;

@@ -1,4 +1,5 @@
-//! What unsafe code relies on cannot be claimed by others: an argument that writes through a shared reference.
+//! Guarantees of unsafe code that users cannot claim: an argument that writes through a shared
+//! reference.
 
 use cutlet::kernel::{ArgSignature, IntoKernelArg, LaunchArg, WordWriter};
 use cutlet::prelude::*;

@@ -1,4 +1,5 @@
-//! What a launch gives has to arrive as what the kernel takes; the argument that does not is the one that is shown.
+//! Arguments of a launch must fit the parameters of the kernel; the error is at the argument that
+//! does not.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! A body is traced once: state goes in and comes out by value.
+//! A body is traced once: its state is a parameter and a result.
 
 use cutlet as ct;
 use cutlet::prelude::*;

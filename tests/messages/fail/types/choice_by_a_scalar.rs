@@ -1,4 +1,4 @@
-//! What a scalar condition selects between is of one element type.
+//! The operands of a selection by a scalar condition have one element type.
 
 use cutlet::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What unsafe code relies on cannot be claimed by others: an element wider than its type says.
+//! Guarantees of unsafe code that users cannot claim: an element that is wider than its type.
 
 use cutlet::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What counts tiles and elements is an integer, one component for each axis.
+//! Indices of tiles and elements are integers, one component for each axis.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -1,4 +1,4 @@
-//! Extents are no layout: which of them count threads?
+//! Extents are no layout: they do not state the axes of threads.
 
 use cutlet::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A method gives a tile of the form that it is called on: it takes none with more axes.
+//! A method returns a tile of the form of its receiver: an operand has no more axes.
 
 use cutlet::prelude::*;
 

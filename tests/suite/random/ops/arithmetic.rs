@@ -106,8 +106,8 @@ pub const FLOATS: &[Op] = &[
     |e| e.zip3(|k, [a, b, c]| k.rounded(Real::fused(a.float(), b.float(), c.float()))) },
 ];
 
-/// Divisors are made harmless where a quotient might not be defined: 1, 3, 5 or 7 where the steps say `odd`, and without
-/// their sign otherwise, so that they may be zero.
+/// Divisors are made harmless where a quotient might not be defined: 1, 3, 5 or 7 where the steps
+/// say `odd`, and without their sign otherwise, so that they may be zero.
 fn zip_ints(e: &Eval<'_, '_>, f: impl Fn(Kind, i128, i128) -> i128) -> Vec<Values> {
     e.zip(|k, a, b| k.wrapped(f(k, a.int(), b.int())))
 }

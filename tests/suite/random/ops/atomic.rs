@@ -1,5 +1,5 @@
-//! Atomic operations: on each element once, so that the value before is defined; or on an element by several, in an
-//! order that makes no difference, with nothing read.
+//! Atomic operations: on each element once, so that the value before is defined; or on an element
+//! by several, in an order that makes no difference, with nothing read.
 
 use super::row::*;
 use super::store::{places, write};
@@ -19,7 +19,8 @@ fn unread(typing: &mut Typing, _: &Step, args: &[Form]) -> Forms {
     fits(typing, args).then(Vec::new)
 }
 
-/// Changes each element of the block's tile under the mask at the place of a number, and gives what was there.
+/// Changes each element of the block's tile under the mask at the place of a number, and returns
+/// the previous values.
 fn changed(e: &mut Eval<'_, '_>, change: impl Fn(Kind, Number, Number) -> Number) -> Vec<Values> {
     let (tile, b) = (e.machine.program.tile, e.n(0) as usize);
     let (a, mask, origin) = (e.arg(0), e.arg(1), e.origin());
@@ -38,7 +39,7 @@ fn changed(e: &mut Eval<'_, '_>, change: impl Fn(Kind, Number, Number) -> Number
     vec![Values { kind, shape: tile, data: old }]
 }
 
-/// Changes elements by values that meet: those of four columns.
+/// Changes elements by values with common elements: those of four columns.
 fn combined(e: &mut Eval<'_, '_>, change: impl Fn(Kind, i128, i128) -> i128) -> Vec<Values> {
     let (tile, a, origin) = (e.machine.program.tile, e.arg(0), e.origin());
     for [i, j] in places(tile) {
@@ -100,7 +101,7 @@ pub const OPS: &[Op] = &[
     [T: atomic] |x: Tile<T, 2>, c: Tile<bool, 2>, y: Tile<T, 2>; b: usize; output: ArrayMut<T, 2>, at: At, shape: Shape| {
         let rows = at[0] * shape[0] + ct::indices(shape, 0);
         let columns = at[1] * shape[1] + (ct::indices(shape, 1) ^ (b % (1 << shape[1].trailing_zeros())) as i32);
-        // Half of the elements are what is expected.
+        // Half of the elements are equal to the expected ones.
         let here = output.gather((rows, columns));
         let expected = ct::select((ct::indices(shape, 1) & 1).eq(0), here, y.broadcast_to(shape));
         let options = ct::AtomicOptions::new().mask(c.broadcast_to(shape)).acq_rel(ct::Scope::Device);
@@ -133,7 +134,7 @@ fn added(e: &mut Eval<'_, '_>) -> Vec<Values> {
     e.build(|_, _| old.unwrap_or(Number::Int(0)))
 }
 
-/// Elements at odd columns are expected to be the third operand, others are what is expected.
+/// Elements at odd columns are compared with the third operand, others with their value.
 fn swapped(e: &mut Eval<'_, '_>) -> Vec<Values> {
     let (tile, b) = (e.machine.program.tile, e.n(0) as usize);
     let (a, mask, y, origin) = (e.arg(0), e.arg(1), e.arg(2), e.origin());
@@ -143,7 +144,7 @@ fn swapped(e: &mut Eval<'_, '_>) -> Vec<Values> {
     for [i, j] in places(tile).filter(|&[i, j]| mask.stretched(i, j).is_true()) {
         let at = [i, j ^ (b % (1 << tile[1].trailing_zeros()))];
         let there = e.output(kind).inside((origin[0] + at[0]) as i128, (origin[1] + at[1]) as i128);
-        // Outside of the array the value before is what was expected: of columns that are read, nothing.
+        // Outside of the array the previous value is the expected one.
         let expected = if j % 2 == 0 { there.unwrap_or(kind.zero()) } else { y.stretched(i, j) };
         old[i * tile[1] + j] = there.unwrap_or(expected);
         if there == Some(expected) {

@@ -1,5 +1,6 @@
-//! Loops. Operands of a step: what the loop depends on, then the first state. The regions' parameters: the state, then
-//! the number of the round as one i32; their results: conditions, then the next state.
+//! Loops. Operands of a step: bounds and conditions of the loop, then the first state. The regions'
+//! parameters: the state, then the number of the iteration as one i32; their results: conditions,
+//! then the next state.
 
 use std::rc::Rc;
 
@@ -37,7 +38,7 @@ fn draw(g: &mut Generator, scope: &Scope, op: &'static Op, depth: usize) -> Opti
         if gives_state(op, number) {
             region.results.extend(g.values(&inner, &state)?);
         }
-        // What a region made can be seen in the next one.
+        // Values of a region are visible in the next one.
         outside.visible = inner.visible;
         regions.push(region);
     }
@@ -91,7 +92,7 @@ fn numbers_of(e: &Eval<'_, '_>) -> Vec<i128> {
         }
         "fold hints" => counted(0, e.machine.at[1] as i128 + n(0), 1),
         "fold_with_control" => counted(0, n(0), 1),
-        // As many rounds as may be; a condition is computed once more than there are rounds.
+        // The maximum number of iterations; a condition is computed once more.
         "while_loop" => counted(0, n(0) + 1, 1),
         "loop_with_control" => counted(0, n(0), 1),
         _ => counted(0, e.machine.at[0] as i128 + n(0), 1),
@@ -111,7 +112,7 @@ fn eval(e: &mut Eval<'_, '_>) -> Vec<Values> {
         let holds = |n: usize| held[n];
         match step.op.name {
             "while_loop" if !holds(0) || number == e.n(0).into() => break,
-            // Its body computes once more what the condition does, stores among it.
+            // Its body repeats the computations of the condition, including stores.
             "while_loop" => match e.region(&step.regions[0], params) {
                 Some(again) => first = again,
                 None => return vec![],
@@ -149,7 +150,7 @@ fn eval(e: &mut Eval<'_, '_>) -> Vec<Values> {
     state.iter().map(|value| (**value).clone()).collect()
 }
 
-/// The state of a loop, then the round's number.
+/// The state of a loop, then the number of the iteration.
 fn params(state: Vec<Value>, round: Scalar<i32>) -> Vec<Value> {
     state.into_iter().chain([Held::hold(round.to_tile::<2>())]).collect()
 }

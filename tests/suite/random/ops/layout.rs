@@ -1,5 +1,5 @@
-//! Layouts of tiles. They are no rows to draw from: programs that have them get them in the end (`layouts`), all for the same
-//! number of threads.
+//! Layouts of tiles. They are no rows to draw from: programs that have them get them in the end
+//! (`layouts`), all for the same number of threads.
 
 use super::row::*;
 use super::{Forms, Step, Typing};

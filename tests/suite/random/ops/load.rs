@@ -3,7 +3,7 @@
 use super::row::*;
 use super::{Forms, Step, Typing};
 
-/// The tile at a tile index; `outside` is what lies beyond.
+/// The tile at a tile index; `outside` is the value of elements outside of the array.
 pub fn load(array: &Values, at: [i128; 2], form: Form, outside: Number) -> Values {
     let [rows, columns] = form.shape;
     let origin = [at[0] * rows as i128, at[1] * columns as i128];
@@ -24,7 +24,7 @@ fn padding(n: i64) -> Number {
     Number::Float([0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY][n as usize])
 }
 
-/// What a gather reads: the array's element, or something else.
+/// Returns the elements of a gather: of the array, or replacements.
 fn picked(
     e: &Eval<'_, '_>,
     place: impl Fn(usize, usize) -> (i128, i128),

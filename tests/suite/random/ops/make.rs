@@ -11,7 +11,7 @@ fn sized(typing: &mut Typing, step: &Step, _: &[Form]) -> Forms {
     Some(vec![Form::new(step.kind, shape)])
 }
 
-/// What a number is as an element of a type.
+/// Returns a number as an element of a type.
 fn element(kind: Kind, number: i64) -> Number {
     match kind {
         Kind::Bool => Number::Int((number != 0).into()),
@@ -26,7 +26,7 @@ fn extreme(kind: Kind, which: i64) -> Number {
 }
 
 pub const OPS: &[Op] = &[
-    // What takes the place of other steps while a program is reduced.
+    // Replacement of other steps during the reduction of a program.
     op! { "constant" in "made", 0; args [] kinds any; numbers [(1, 4096), (1, 4096)];
     |_, step, _| Some(vec![Form::new(step.kind, [0, 1].map(|d| step.numbers[d] as usize))]);
     [U: all] |; rows: usize, columns: usize;| { ct::zeros::<f32, 2>([rows, columns]).cast::<U>() }

@@ -1,5 +1,6 @@
-//! The forms of random kernels: a row says what a step takes, how the front end records it (the same tokens are what
-//! is printed), and what it computes. A new form is a row in a table here; its family is listed in [`FAMILIES`].
+//! The forms of random kernels: a row has the operands of a step, its recording in the front end
+//! (the same tokens are printed), and its reference. A new form is a row in a table here; its
+//! family is listed in [`FAMILIES`].
 
 mod arithmetic;
 mod atomic;
@@ -215,7 +216,7 @@ macro_rules! op {
 }
 pub(crate) use op;
 
-/// What the tables need.
+/// Imports of the tables.
 pub(super) mod row {
     pub use cutlet as ct;
     pub use cutlet::prelude::*;

@@ -1,10 +1,10 @@
-//! Types of 1 to 8 bits: their codes, and what the codes stand for.
+//! Types of 1 to 8 bits: their codes, and the numbers of the codes.
 
 use super::convert::cast;
 use super::row::*;
 use crate::format::{Format, Real, Round, Special};
 
-/// How codes are read.
+/// Format of codes.
 #[derive(Clone, Copy)]
 pub enum Narrow {
     Int(u32),
@@ -24,7 +24,7 @@ impl Narrow {
         }
     }
 
-    /// Of floats: magnitudes are coded like this.
+    /// Returns the format of the magnitudes of floats.
     fn format(self) -> Format {
         let (exponent, fraction, special) = match self {
             Narrow::Float(exponent, fraction) => (exponent, fraction, Special::Finite),
@@ -33,7 +33,7 @@ impl Narrow {
         Format { exponent, fraction, bias: (1 << (exponent - 1)) - 1, special, signed: true }
     }
 
-    /// What a code stands for; its higher bits do not count.
+    /// Returns the value of a code without its higher bits.
     pub fn value(self, code: Number) -> Number {
         let code = code.int() & ((1 << self.bits()) - 1);
         match self {

@@ -1,4 +1,5 @@
-//! Accesses with an order: one block sees its own in the order of the program, whatever they are.
+//! Accesses with an order: one block observes its own accesses in program order, for all memory
+//! orders.
 
 use super::row::*;
 use super::store::{places, write};

@@ -10,7 +10,7 @@ use super::row::*;
 use super::store::{places, write_at};
 use super::{Forms, Typing};
 
-/// Do rows of a tile hold whole bytes?
+/// Returns true if rows of a tile have whole bytes.
 fn fits(packed: Packed, columns: usize) -> bool {
     let bits = packed.narrow().bits() as usize;
     columns.is_multiple_of(if bits.is_power_of_two() { 8 / bits } else { 8 })

@@ -4,7 +4,7 @@ use super::row::*;
 use super::shape::doubled;
 use super::{Forms, Step, Typing};
 
-/// Where an element lies along an axis.
+/// Returns the index of an element along an axis.
 fn along(axis: i64, i: usize, j: usize) -> usize {
     if axis == 0 { i } else { j }
 }
@@ -14,7 +14,7 @@ fn moved(axis: i64, i: usize, j: usize, n: usize) -> (usize, usize) {
     if axis == 0 { (n, j) } else { (i, n) }
 }
 
-/// Part of the extent along the axis of the first number, so many times.
+/// Returns the forms of `results` parts of the extent along the axis of the first number.
 fn parts(step: &Step, args: &[Form], count: usize, results: usize) -> Forms {
     let mut shape = args[0].shape;
     let axis = step.numbers[0] as usize;

@@ -1,4 +1,5 @@
-//! Products of matrices: of integers, and of whole numbers so small that the sums are exact in every type.
+//! Products of matrices: of integers, and of whole numbers so small that the sums are exact in
+//! every type.
 
 use super::row::*;
 use super::{Forms, Step, Typing};

@@ -127,7 +127,7 @@ pub const OPS: &[Op] = &[
             k.wrapped(all.iter().fold(1i64, |x, y| x.wrapping_mul(y.int() as i64)).into())
         })
     } },
-    // Sums of small whole numbers are exact in whatever order.
+    // Sums of small whole numbers are exact in all orders.
     op! { "sum of whole numbers" in "reductions", 5; args [Of(bytes)] kinds |k| matches!(k, Kind::F32 | Kind::F64);
     numbers [(0, 2)]; folded_to_kind;
     [T: byte, U: wide_float] |x: Tile<T, 2>; axes: usize;| {

@@ -1,11 +1,13 @@
-//! Scans: the first number is the axis, the second one the way (1: reversed, 2: exclusive, 3: both).
+//! Scans: the first number is the axis, the second one the way (1: reversed, 2: exclusive, 3:
+//! both).
 
 use super::arithmetic::{max, min};
 use super::reduce::composed;
 use super::row::*;
 use super::{Forms, Step, Typing};
 
-/// What the elements before, and unless it is exclusive the one at an index, are combined to.
+/// Returns the scan: the combination of the elements before an index, and of the element at the
+/// index unless the scan is exclusive.
 fn scanned<X: Copy>(
     e: &Eval<'_, '_>,
     start: X,

@@ -8,7 +8,8 @@ fn transposed(_: &mut Typing, _: &Step, args: &[Form]) -> Forms {
     Some(vec![Form::new(args[0].kind, [columns, rows])])
 }
 
-/// As many rows as the first number says, as an exponent, or as there are elements.
+/// Returns the form of a reshape: the first number is log2 of the rows, limited by the number of
+/// elements.
 fn reshaped(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let count = args[0].count();
     let rows = (1 << step.numbers[0]).min(count);
@@ -48,7 +49,7 @@ fn repeated(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     Some(vec![Form::new(args[0].kind, [rows << step.numbers[0], columns << step.numbers[1]])])
 }
 
-/// The extent along the axis of the first number is twice what it was.
+/// Doubles the extent along the axis of the first number.
 pub fn doubled(_: &mut Typing, step: &Step, args: &[Form]) -> Forms {
     let mut shape = args[0].shape;
     shape[step.numbers[0] as usize] *= 2;

@@ -27,7 +27,7 @@ pub fn places([rows, columns]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
     (0..rows).flat_map(move |i| (0..columns).map(move |j| [i, j]))
 }
 
-/// Elements of the first operand, stretched to extents, at the places that a function says.
+/// Elements of the first operand, broadcast to extents, at the places that a function returns.
 fn placed(e: &mut Eval<'_, '_>, shape: [usize; 2], place: impl Fn([usize; 2]) -> Option<[usize; 2]>) -> Vec<Values> {
     let a = e.arg(0);
     let elements: Vec<_> = places(shape).filter_map(|at| Some((place(at)?, a.stretched(at[0], at[1])))).collect();

@@ -1,4 +1,5 @@
-//! Views: tiles that overlap or leave gaps, tiles at element offsets, sparse axes, parts of arrays; loops over tiles.
+//! Views: tiles that overlap or leave gaps, tiles at element offsets, sparse axes, parts of arrays;
+//! loops over tiles.
 
 use super::load::load;
 use super::row::*;

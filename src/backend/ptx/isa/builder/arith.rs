@@ -166,8 +166,8 @@ impl Builder {
         self.push(Opcode::Int(op, ty), vec![dst.into()], vec![a.into(), b.into()]);
     }
 
-    /// Emits `-a` of 32 bits as `!a + 1`. ptxas (13.0) loses the sign of some negated operands of
-    /// minima or maxima that it merges into one instruction of three operands on sm_90.
+    /// Emits `-a` of 32 bits as `!a + 1`. On sm_90, ptxas (13.0) merges minima or maxima into one
+    /// instruction of three operands. It then loses the sign of some negated operands.
     fn negated(&mut self, a: Operand) -> Operand {
         let complement = self.int1(IntOp::Not, Ty::B32, a);
         self.int(IntOp::Add, Ty::S32, complement, 1)

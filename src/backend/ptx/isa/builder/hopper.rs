@@ -93,7 +93,7 @@ impl Builder {
 
     /// Waits for all threads of the cluster; orders only the memory that earlier fences have
     /// ordered.
-    pub fn cluster_meet(&mut self) {
+    pub fn cluster_wait_relaxed(&mut self) {
         self.push(Opcode::ClusterArrive { release: false }, vec![], vec![]);
         self.push(Opcode::ClusterWait { acquire: true }, vec![], vec![]);
     }

@@ -60,8 +60,9 @@ impl Builder {
         }
     }
 
-    /// Packs two halves that are bit fields of one word, if both are in whole bytes of the word or
-    /// of the word shifted by less than a byte. The halves of a pair with few values are that pair.
+    /// Packs two halves that are bit fields of one word. Both must be in whole bytes of the word,
+    /// or of the word shifted by less than a byte. The halves of a pair with few values are that
+    /// pair.
     fn pack_fields(&mut self, low: Operand, high: Operand) -> Option<Operand> {
         if let (Operand::Reg(low), Operand::Reg(high)) = (low, high)
             && let (Some(&(word, false)), Some(&(other, true))) =

@@ -64,7 +64,7 @@ fn constants_fold_away() {
 }
 
 #[test]
-fn masks_go_into_what_follows_while_their_source_lasts() {
+fn masks_fold_into_later_instructions() {
     let mut b = Builder::new(Target::SM_80, "k", 32);
     let (x, y) = (b.fresh(RegClass::B32), b.fresh(RegClass::B32));
     let joined = |b: &mut Builder, masked: Operand| {
@@ -91,7 +91,7 @@ fn masks_go_into_what_follows_while_their_source_lasts() {
 }
 
 #[test]
-fn bytes_that_stand_together_stay_together() {
+fn adjacent_bytes_remain_adjacent() {
     let mut b = Builder::new(Target::SM_90A, "k", 32);
     let bytes_of = |b: &mut Builder, word: Reg| -> Vec<Operand> {
         (0..4u32)
@@ -259,7 +259,7 @@ fn hopper_forms_assemble() {
     let others = b.setp(Cmp::Ne, Ty::U32, tid, 0i64);
     b.skip_if(others, false, |b| b.mbarrier_init(&bar, 1u32));
     b.fence_mbarrier_init();
-    b.cluster_meet();
+    b.cluster_wait_relaxed();
     b.skip_if(others, false, |b| {
         let policy = b.reg(0i64, RegClass::B64);
         b.mbarrier_expect_tx(&bar, 16384i64);
@@ -315,7 +315,7 @@ fn complements_and_negations_are_spelled_as_such() {
 }
 
 #[test]
-fn what_each_round_computes_alike_comes_before_the_loop() {
+fn invariants_are_hoisted() {
     let mut b = Builder::new(Target::SM_90A, "rounds", 32);
     let place = b.param_value(Ty::U64);
     let counter = b.copy(0i64, RegClass::B32);
@@ -351,7 +351,7 @@ fn what_each_round_computes_alike_comes_before_the_loop() {
 }
 
 #[test]
-fn of_what_depends_on_the_thread_long_chains_come_before_the_loop() {
+fn long_chains_of_thread_values_precede_the_loop() {
     let mut b = Builder::new(Target::SM_90A, "chains", 32);
     let place = b.param_value(Ty::U64);
     let (block, counter) = (b.special(Special::CtaIdX), b.copy(0i64, RegClass::B32));

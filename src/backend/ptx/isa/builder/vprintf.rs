@@ -23,7 +23,7 @@ impl Builder {
     /// # Panics
     /// Under a guard, which a call cannot have.
     pub fn printf(&mut self, text: Reg, values: &[Operand]) {
-        assert!(!self.is_guarded(), "a call stands behind a branch");
+        assert!(!self.is_guarded(), "a call is guarded");
         let mut end = 0;
         for &value in values {
             let (ty, bytes) = match value {

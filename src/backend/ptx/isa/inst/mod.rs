@@ -34,7 +34,7 @@ pub enum Opcode {
     Bfi(Ty),
     Prmt,
     Lop3(u8),
-    /// Funnel shift; `wrap` takes the amount modulo 32.
+    /// Funnel shift; with `wrap` the amount is modulo 32.
     Shf {
         left: bool,
         wrap: bool,

@@ -79,7 +79,7 @@ pub struct FloatMods {
     pub nan: bool,
     /// `fma` of halves: clamp at zero.
     pub relu: bool,
-    /// Clamp to [0, 1]; NaN gives 0.
+    /// Clamp to [0, 1]; NaN becomes 0.
     pub sat: bool,
 }
 

@@ -35,7 +35,7 @@ pub fn strided_reductions(module: &Module, regions: &RegionTree) -> Vec<StridedR
             continue;
         }
         let start = op.operands.iter().map(|&value| (value, op.dim() as usize));
-        for (load, axis) in loads_behind(module, regions, id, start.collect()) {
+        for (load, axis) in source_loads(module, regions, id, start.collect()) {
             let known = found.entry(load).or_insert_with(|| {
                 order.push(load);
                 Some(axis)
@@ -58,9 +58,9 @@ pub fn strided_reductions(module: &Module, regions: &RegionTree) -> Vec<StridedR
     order.into_iter().filter_map(strided).collect()
 }
 
-/// Returns the loads of the block of `id` from which values are computed elementwise, with the axis
-/// of the loaded tile that corresponds to the axis of the value.
-fn loads_behind(
+/// Returns the loads of the block of `id` from which values are computed elementwise. The axis is
+/// that of the loaded tile that corresponds to the axis of the value.
+fn source_loads(
     module: &Module,
     regions: &RegionTree,
     id: OpId,

@@ -89,8 +89,8 @@ impl ViewShape {
         self.starts[axis]
     }
 
-    /// Returns true if tiles lie apart: each element is in at most one tile.
-    pub fn is_apart(&self) -> bool {
+    /// Returns true if tiles are disjoint: each element is in at most one tile.
+    pub fn has_disjoint_tiles(&self) -> bool {
         self.sparse.is_none() && self.tile.iter().zip(&self.steps).all(|(tile, step)| tile <= step)
     }
 

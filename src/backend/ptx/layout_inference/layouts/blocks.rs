@@ -78,8 +78,8 @@ pub fn halved_in_registers(layout: &Layout, axis: usize) -> Option<Layout> {
     Some(Layout::new(shape, register, lane, warp))
 }
 
-/// Returns the layout of a tile that has `extent` elements along an axis of extent 1, all of them
-/// in the registers of each thread, as the lowest bits.
+/// Returns the layout of a tile that has `extent` elements along an axis of extent 1. All of them
+/// are in the registers of each thread, as the lowest bits.
 pub fn in_registers(layout: &Layout, axis: usize, extent: i64) -> Layout {
     let mut all = layout.clone();
     for _ in 0..extent.ilog2() {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_beside_each_other() {
+    fn adjacent_blocks() {
         for (part, shape, warps) in
             [([8, 1, 16], [8, 16, 16], 4), ([1, 1, 8], [2, 4, 8], 2), ([4, 32, 2], [4, 128, 8], 1)]
         {

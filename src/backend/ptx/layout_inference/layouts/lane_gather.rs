@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((handing.registers().count(), &handing.lines[..]), (0, &[0, 1][..]));
         assert!(handing.pays(1, 2));
         assert_eq!(LaneGather::of(&rows, &rows, 0), None, "warps tell rows apart");
-        // Of 16 candidates for each element shared memory is cheaper.
+        // Shared memory is cheaper than 16 candidates for each element.
         let long = Layout::blocked(&[4, 512], &[1, 0], 16, 4);
         assert!(!LaneGather::of(&long, &long, 1).unwrap().pays(1, 16));
         let columns = Layout::blocked(&[8, 32], &[0, 1], 8, 1);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn results_lie_beside_their_lines() {
+    fn results_are_in_the_lanes_of_their_lines() {
         let rows = Layout::blocked(&[8, 32], &[1, 0], 1, 4);
         for extent in [1, 8, 32, 128] {
             let result = line_aligned_layout(&rows, &[8, extent], 1);

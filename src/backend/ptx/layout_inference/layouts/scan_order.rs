@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lanes_take_totals_a_few_times() {
+    fn lanes_read_totals_a_few_times() {
         let order = |extent: i64| ScanOrder::of(&Layout::blocked(&[extent], &[0], 4, 16), 0).unwrap();
         assert_eq!((order(4096).low(), order(8192).low()), (5, 5));
         assert!(order(4096).fits() && order(8192).fits() && order(16384).fits() && !order(32768).fits());

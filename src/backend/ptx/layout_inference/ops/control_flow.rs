@@ -47,7 +47,7 @@ impl Inference<'_> {
         }
     }
 
-    /// Gives the results of a `for` the layouts of its carried values.
+    /// Sets the layouts of the results of a `for` to those of its carried values.
     pub fn leave_for(&mut self, id: OpId) {
         let op = self.module.op(id);
         let body = op.regions[0];

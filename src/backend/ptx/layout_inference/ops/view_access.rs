@@ -27,8 +27,8 @@ const MAX_WIDE_ACCESSES: usize = 4;
 
 /// Maximum number of accesses of a deferred load in a loop with MMAs, and the minimum number of
 /// their bytes. A conversion has as many, and a barrier at which the MMAs of all warps wait.
-const MAX_ACCESSES_BESIDE_MMA: usize = 16;
-const MIN_BYTES_BESIDE_MMA: usize = 8;
+const MAX_MMA_LOOP_ACCESSES: usize = 16;
+const MIN_MMA_LOOP_BYTES: usize = 8;
 
 /// Minimum number of elements of a thread of a deferred load in an epilogue. With fewer, both tiles
 /// fit into the registers.
@@ -45,7 +45,7 @@ const MAX_DEPTH: usize = 24;
 fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
     let fastest = contiguous_axis(module, view);
     let mut order: Vec<usize> = fastest.into_iter().collect();
-    // Of the others, later dimensions of the array are assumed to be faster.
+    // Later dimensions of the array are otherwise assumed to be faster.
     let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
     sort::by_key(&mut rest, |&axis| std::cmp::Reverse(view.dim_map[axis]));
     order.extend(rest);
@@ -129,7 +129,7 @@ impl Inference<'_> {
         let elements = self.num_elements(value);
         let is_enabled = self.optimizations.contains(Optimization::DeferredLoad) && op.is_weak_load();
         let is_small = elements > 1 && elements <= self.num_threads();
-        let least = self.min_elements_beside_accumulator(id);
+        let least = self.min_elements_with_accumulator(id);
         let is_large = least.is_some_and(|least| coalesced.num_registers() >= least);
         if !is_enabled || !is_small && !is_large {
             return coalesced;
@@ -156,9 +156,9 @@ impl Inference<'_> {
         let vector = view.vector(self.module, &self.int_ranges, axis).min(layout.vector_len(axis));
         let bytes = vector * view.elem.storage_bits() as usize / 8;
         let count = layout.num_registers() / vector;
-        let beside_mma = self.regions.enclosing_loop(load).is_some_and(|id| self.regions.has_mma(id));
+        let in_mma_loop = self.regions.enclosing_loop(load).is_some_and(|id| self.regions.has_mma(id));
         bytes == VECTOR_BYTES && count <= MAX_WIDE_ACCESSES
-            || beside_mma && bytes >= MIN_BYTES_BESIDE_MMA && count <= MAX_ACCESSES_BESIDE_MMA
+            || in_mma_loop && bytes >= MIN_MMA_LOOP_BYTES && count <= MAX_MMA_LOOP_ACCESSES
     }
 
     /// Returns the number of contiguous bytes that the lanes of a warp load with one vector each.
@@ -168,10 +168,10 @@ impl Inference<'_> {
         view.map_or(0, |view| self.run_length(&view, layout) * view.elem.storage_bits() as usize / 8)
     }
 
-    /// Returns the number of elements of a thread from which on a load is deferred, if the tile is
-    /// combined with the result of an MMA after elementwise ops of its own. Without deferred loads,
-    /// a loop that adds tiles to the result would convert it first.
-    fn min_elements_beside_accumulator(&self, load: OpId) -> Option<usize> {
+    /// Returns the number of elements of a thread from which on a load is deferred. The tile must
+    /// be combined with the result of an MMA after elementwise ops of its own. Without deferred
+    /// loads, a loop that adds tiles to the result would convert it first.
+    fn min_elements_with_accumulator(&self, load: OpId) -> Option<usize> {
         let module = self.module;
         let ops = &module.block(self.regions.block_of(load)?).ops;
         let mut value = module.op(load).results[0];

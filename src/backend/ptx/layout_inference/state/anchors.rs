@@ -30,7 +30,7 @@ impl Inference<'_> {
     }
 
     /// Returns the layout of an elementwise op: that of the operand with the most distinct
-    /// elements. Of several, anchored ones come first: unanchored ones follow their layout.
+    /// elements. Of several, anchored ones are first: unanchored ones follow their layout.
     pub fn elementwise_layout(&self, operands: &[Value]) -> Option<Layout> {
         let mut best: Option<((usize, bool), Layout)> = None;
         for &operand in operands {

@@ -1,9 +1,9 @@
 //! Consumer release: arrives on the empty barriers of stages without a pending MMA.
 //!
 //! Stages that MMAs read are released by the wait for these MMAs (`state/mma_queue`). A
-//! loop-carried MMA completes in the next iteration, so the address of its full barrier is kept in
-//! a register across the back edge ([`ReleaseBarrier::Carried`]); 0 means that there is nothing to
-//! release.
+//! loop-carried MMA completes in the next iteration. The address of its full barrier is therefore
+//! kept in a register across the back edge ([`ReleaseBarrier::Carried`]). The address 0 means that
+//! there is nothing to release.
 //!
 //! [`ReleaseBarrier::Carried`]: crate::backend::ptx::lower::state::sync_state::ReleaseBarrier::Carried
 

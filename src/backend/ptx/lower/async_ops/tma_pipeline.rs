@@ -38,7 +38,7 @@ impl Lowering<'_> {
             b.fence_mbarrier_init();
         });
         match warp_spec.multicast {
-            Some(_) => self.b.cluster_meet(),
+            Some(_) => self.b.cluster_wait_relaxed(),
             None => self.b.bar_sync(NamedBarrier::Cta.id(), None),
         }
     }

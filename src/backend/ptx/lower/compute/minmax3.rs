@@ -100,9 +100,9 @@ impl Lowering<'_> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
         let target = self.info.inference.target;
-        let beside_products = target.arch == 90 && !self.info.inference.mma_plans.is_empty();
+        let overlaps_mmas = target.arch == 90 && !self.info.inference.mma_plans.is_empty();
         let plain = !op.flag(Flag::PropagateNan) && !op.flag(Flag::FlushToZero);
-        if !beside_products || !plain || partials.dtypes != [DType::F32] {
+        if !overlaps_mmas || !plain || partials.dtypes != [DType::F32] {
             return None;
         }
         match op.code {

@@ -22,7 +22,7 @@ enum MmaOperand {
     Smem(Operand),
     /// Address of swizzle panels with this number of rows.
     SmemPanels(Operand, i64),
-    /// Address of f32 elements that have to be rounded to tf32.
+    /// Address of f32 elements that must be rounded to tf32.
     SmemF32(Operand),
     Registers(Rc<[Operand]>),
 }

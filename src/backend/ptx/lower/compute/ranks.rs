@@ -2,7 +2,7 @@
 //!
 //! Each warp has a range of elements, 32 adjacent ones in a register. Ballots of each bit, or
 //! `match.any`, find the equal elements of a register. Counts of each warp are in shared memory. A
-//! sum over the warps gives the counts of all earlier ranges.
+//! sum over the warps returns the counts of all earlier ranges.
 //!
 //! Reference: D. Merrill and M. Garland, "Onesweep: A Faster Least Significant Digit Radix Sort for
 //! GPUs" (the ranks of a tile), and CUB's `block_radix_rank`.

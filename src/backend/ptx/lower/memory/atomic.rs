@@ -111,7 +111,7 @@ impl Lowering<'_> {
     ///
     /// Symptom: ptxas 13.0 combines atomics of a warp to one address in a region of its own. If
     /// this region ends a branch of the program, lanes without an atomic leave both regions at
-    /// once, and the warp waits for them forever at the end of the inner region. Workaround: an
+    /// once. The warp then waits for them forever at the end of the inner region. Workaround: an
     /// instruction between the ends.
     pub fn reconverge_warp(&mut self) {
         self.b.bar_warp_sync();

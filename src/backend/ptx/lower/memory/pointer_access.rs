@@ -119,7 +119,7 @@ impl Lowering<'_> {
         let ragged = access.vector > 1 && matches!(access.mask, Mask::Registers(_));
         self.report.remarks.access(self.module, id, tile, DataPath::Direct { accesses: count, bytes, masked: ragged });
         let is_load = self.module.op(id).results.contains(&tile);
-        self.report.remarks.has_loads_beside_mmas |= is_load && self.info.is_beside_mma(id);
+        self.report.remarks.has_loads_in_mma_loops |= is_load && self.info.is_in_mma_loop(id);
     }
 
     /// Selects the padding where the mask is false.

@@ -52,7 +52,7 @@ impl Lowering<'_> {
             && self.info.written_memory.is_constant(self.module, op.operands[0]);
         access.mods.cache = self.cache_hint(id);
         self.report.remarks.access(self.module, id, op.results[0], access.summary());
-        self.report.remarks.has_loads_beside_mmas |= self.info.is_beside_mma(id);
+        self.report.remarks.has_loads_in_mma_loops |= self.info.is_in_mma_loop(id);
         Ok(access)
     }
 
@@ -62,7 +62,7 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let layout = self.info.inference.accesses.get(&id).cloned().ok_or("a load without a layout")?;
         let access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
-        self.report.remarks.has_loads_beside_mmas |= self.info.is_beside_mma(id);
+        self.report.remarks.has_loads_in_mma_loops |= self.info.is_in_mma_loop(id);
         Ok(access)
     }
 

@@ -53,7 +53,7 @@ impl Lowering<'_> {
         (0..count).map(|_| Ok(self.operand()?.regs)).collect()
     }
 
-    /// Lowers an op, which takes the operands among its requirements.
+    /// Lowers an op, which reads the operands among its requirements.
     pub fn with_requirements(
         &mut self,
         requirements: Vec<Requirement>,

@@ -9,8 +9,9 @@
 //! * Prologue, once per kernel: group n − 1 arrives on barrier 0, so that group 0 can enter.
 //! * Epilogue, once per kernel: group 0 waits on barrier 0, which consumes the last arrival.
 //!
-//! Both are per kernel and not per loop: between two loops group n − 1 can be one section ahead. A
-//! second arrival of it before group 0 has waited would complete the barrier without group 0.
+//! Both are per kernel and not per loop: between two loops group n − 1 can have executed one
+//! section more. A second arrival of it before group 0 has waited would complete the barrier
+//! without group 0.
 //!
 //! A group is four warps of a tile that two groups share, or the warps of a data partition.
 
@@ -64,7 +65,7 @@ impl Lowering<'_> {
             }
             let skipped = self.b.new_label();
             self.b.bra_if(first, true, skipped, false);
-            let step = "the wait of the first consumer group for the last turn";
+            let step = "the order wait of the first consumer group at the end";
             self.sync_at(NamedBarrier::Order(0).id().into(), Some(threads), None, step);
             self.b.place(skipped);
         }
@@ -83,12 +84,12 @@ impl Lowering<'_> {
 
     fn order_wait_unstamped(&mut self, point: OrderPoint) {
         let (op, step) = match point {
-            OrderPoint::Mma(id) => (Some(id), "the wait for the turn of a consumer group at its MMAs"),
+            OrderPoint::Mma(id) => (Some(id), "the order wait of a consumer group at its MMAs"),
             OrderPoint::Exp(value) => {
-                (self.module.defining_op(value), "the wait for the turn of a consumer group at its exponentials")
+                (self.module.defining_op(value), "the order wait of a consumer group at its exponentials")
             }
-            OrderPoint::Pipeline => (None, "the wait for the turn of a ping-pong group at its stages"),
-            OrderPoint::SideEffects => (None, "the wait for the turn of a ping-pong group at its stores"),
+            OrderPoint::Pipeline => (None, "the order wait of a ping-pong group at its stages"),
+            OrderPoint::SideEffects => (None, "the order wait of a ping-pong group at its stores"),
         };
         if point.barrier() == OrderBarrierKind::Mbarrier {
             let Some(&parity) = self.sync.group.phases.get(point.barrier_set()) else { return };

@@ -25,7 +25,7 @@ pub struct Values {
     pub staged: FxHashMap<Value, Operand>,
     /// Tiles in stages of `cp.async` whose elements are thread-private.
     pub private_tiles: FxHashMap<OpId, ThreadPrivateTile>,
-    /// Operands that the current op has not taken yet, in the layouts of its requirements.
+    /// Operands that the current op has not read yet, in the layouts of its requirements.
     pub operands: VecDeque<(Value, Layout)>,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An access has the bytes of its elements in storage: one byte for bool, half a byte for 4-bit
 //! types, the even element in the low bits. Elements narrower than 32 bits are transferred in
-//! 32-bit words if the access has at least 4 bytes, so that halves arrive in pairs and bytes in
+//! 32-bit words if the access has at least 4 bytes. Halves then arrive in pairs, and bytes in
 //! fours.
 
 use crate::backend::ptx::isa::builder::Builder;

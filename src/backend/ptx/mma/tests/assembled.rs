@@ -73,7 +73,7 @@ fn assemble(ptxas: &std::path::Path, target: Target, text: &str, name: &str) -> 
 }
 
 #[test]
-fn ptxas_takes_every_product() {
+fn ptxas_accepts_every_product() {
     let Some(ptxas) = ptxas() else {
         println!("skipped: no ptxas (set CUTLET_PTXAS)");
         return;

@@ -108,12 +108,13 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Returns true if an op is in a loop body with an MMA.
-    pub fn is_beside_mma(&self, id: OpId) -> bool {
+    pub fn is_in_mma_loop(&self, id: OpId) -> bool {
         let block = self.regions.block_of(id).filter(|&block| self.regions.loop_of_block(block).is_some());
         block.is_some_and(|block| self.module.block(block).ops.iter().any(|&other| self.module.op(other).code.is_mma()))
     }
 
-    /// Returns the index of a parameter of the entry, possibly behind assumptions.
+    /// Returns the index of the parameter of the entry that a value is, possibly through
+    /// assumptions.
     pub fn entry_param(&self, mut value: Value) -> Option<u32> {
         while let Some(id) = self.module.defining_op(value) {
             let op = self.module.op(id);
@@ -128,7 +129,7 @@ impl<'m> KernelInfo<'m> {
     }
 
     /// Returns the load of which a value is another view, possibly rounded to tf32. For tiles that
-    /// `cat` puts together, it is the load of the first part.
+    /// `cat` concatenates, it is the load of the first part.
     pub fn source_load(&self, value: Value) -> Option<OpId> {
         let mut id = self.module.defining_op(value)?;
         while self.is_operand_view(id) || self.module.op(id).code == Opcode::Cat {
@@ -137,7 +138,7 @@ impl<'m> KernelInfo<'m> {
         (self.module.op(id).code == Opcode::LoadView).then_some(id)
     }
 
-    /// Returns the loads of an operand: one, or the parts that `cat` puts together.
+    /// Returns the loads of an operand: one, or the parts that `cat` concatenates.
     pub fn operand_loads(&self, value: Value) -> Vec<OpId> {
         let Some(id) = self.module.defining_op(value) else { return Vec::new() };
         let operands = &self.module.op(id).operands;
@@ -149,7 +150,7 @@ impl<'m> KernelInfo<'m> {
         }
     }
 
-    /// Returns true if `cat` puts a value together.
+    /// Returns true if a value is a result of `cat`s.
     pub fn is_joined(&self, value: Value) -> bool {
         let Some(id) = self.module.defining_op(value) else { return false };
         let op = self.module.op(id);

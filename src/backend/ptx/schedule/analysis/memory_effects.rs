@@ -29,7 +29,7 @@ pub struct Residues {
 
 impl Residues {
     /// Returns true if no coordinate belongs to both.
-    fn is_apart_from(&self, other: &Residues) -> bool {
+    fn is_disjoint_from(&self, other: &Residues) -> bool {
         (self.tensor, self.dim, self.modulus) == (other.tensor, other.dim, other.modulus)
             && (self.range.1 <= other.range.0 || other.range.1 <= self.range.0)
     }
@@ -83,7 +83,7 @@ impl MemoryEffect {
         if !self.root.may_alias(other.root) || (same_kind && self.kind != AccessKind::Store) {
             return false;
         }
-        if self.residues.iter().any(|own| other.residues.iter().any(|theirs| own.is_apart_from(theirs))) {
+        if self.residues.iter().any(|own| other.residues.iter().any(|theirs| own.is_disjoint_from(theirs))) {
             return false;
         }
         match &self.element_map {
@@ -208,7 +208,7 @@ impl MemoryEffect {
         if matches!(kind, AccessKind::CommutativeAtomic(_)) && is_read {
             kind = AccessKind::Store;
         }
-        let element_map = ViewShape::of(module, view).filter(ViewShape::is_apart).and_then(|shape| {
+        let element_map = ViewShape::of(module, view).filter(ViewShape::has_disjoint_tiles).and_then(|shape| {
             let ViewShape { tensor, tile, steps, dim_map, .. } = shape;
             layout(tensor).map(|layout| ThreadElementMap { tensor, tile, steps, dim_map, layout })
         });

@@ -13,7 +13,7 @@
 //! * `smem_budget` — shared-memory budget left for pipeline stages
 //! * `step_uses` — the values a step reads and the accumulators it updates in place
 //! * `tensor_maps` — the views that TMA can transfer, with their boxes
-//! * `tile_adjacency` — tiles of one array that are adjacent or lie apart, by their starts
+//! * `tile_adjacency` — tiles of one array that are adjacent or disjoint, by their starts
 
 pub mod cta_uniformity;
 pub mod deferred_values;

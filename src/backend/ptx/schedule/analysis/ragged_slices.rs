@@ -82,7 +82,7 @@ impl KernelInfo<'_> {
         self.module.defining_op(value).map(|id| self.module.op(id))
     }
 
-    /// Returns the value behind assumptions.
+    /// Returns the operand of a chain of assumptions.
     fn without_assumptions(&self, mut value: Value) -> Value {
         while let Some(op) = self.defining(value).filter(|op| op.code == Opcode::Assume) {
             value = op.operands[0];
@@ -90,7 +90,7 @@ impl KernelInfo<'_> {
         value
     }
 
-    /// Returns the value behind assumptions and extensions.
+    /// Returns the operand of a chain of assumptions and extensions.
     fn narrow(&self, mut value: Value) -> Value {
         while let Some(op) = self.defining(value).filter(|op| matches!(op.code, Opcode::Assume | Opcode::ExtI)) {
             value = op.operands[0];

@@ -1,5 +1,5 @@
-//! Tile adjacency: adjacent tiles of one array, and accesses to it that lie apart, found by their
-//! start coordinates.
+//! Tile adjacency: adjacent tiles of one array, and disjoint accesses to it, found by their start
+//! coordinates.
 
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::schedule::KernelInfo;

@@ -15,11 +15,11 @@ use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 
-/// Maximum number of elements of a tile of indices that is computed ahead.
+/// Maximum number of elements of a tile of indices that an earlier iteration computes.
 const MAX_INDICES: usize = 512;
 
-/// The ops of a loop body that compute the indices of loads, and values from outside of the loop,
-/// each with the layout to which it is converted before the loop.
+/// The ops of a loop body that compute the indices of loads, and values from outside of the loop.
+/// Each value has the layout to which it is converted before the loop.
 #[derive(Clone, Debug, Default)]
 pub struct CopyAddresses {
     pub ops: Vec<OpId>,
@@ -39,7 +39,7 @@ impl CopyAddresses {
 }
 
 impl KernelInfo<'_> {
-    /// Returns the address ops of a load, if the threads can execute them ahead of the iteration.
+    /// Returns the address ops of a load, if the threads can execute them in an earlier iteration.
     pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Result<CopyAddresses, CopyReason> {
         let module = self.module;
         let mut found = CopyAddresses::default();
@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
             for requirement in self.requirements(id) {
                 match requirement {
                     Requirement::Operand(value, layout) => {
-                        if !self.is_free_ahead((value, &layout), &ops, &mut found.hoisted) {
+                        if !self.is_free_before((value, &layout), &ops, &mut found.hoisted) {
                             return Err(CopyReason::Index);
                         }
                     }
@@ -105,7 +105,7 @@ impl KernelInfo<'_> {
 
     /// Returns true if an address op has its operand in a layout without a conversion in the loop.
     /// `ops`: the address ops. Conversions before the loop are added to `hoisted`.
-    fn is_free_ahead(
+    fn is_free_before(
         &self,
         (value, layout): (Value, &Layout),
         ops: &FxHashSet<OpId>,
@@ -116,15 +116,15 @@ impl KernelInfo<'_> {
         }
         if self.inference.source(value) == ValueOrigin::Register {
             let own = self.inference.own_layout(value);
-            let is_ahead = self.module.defining_op(value).is_some_and(|id| ops.contains(&id));
-            if !is_ahead && !own.is_same(layout) {
+            let is_address_op = self.module.defining_op(value).is_some_and(|id| ops.contains(&id));
+            if !is_address_op && !own.is_same(layout) {
                 hoisted.push((value, layout.clone()));
             }
-            return !is_ahead || own.is_same(layout);
+            return !is_address_op || own.is_same(layout);
         }
         let Some(id) = self.module.defining_op(value) else { return false };
         let inputs = self.inference_inputs(id, layout);
-        inputs.iter().all(|(operand, layout)| self.is_free_ahead((*operand, layout), ops, hoisted))
+        inputs.iter().all(|(operand, layout)| self.is_free_before((*operand, layout), ops, hoisted))
     }
 
     /// Returns the operands of an op that is computed at its use, each with its layout. Scalars

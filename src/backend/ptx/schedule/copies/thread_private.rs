@@ -1,4 +1,4 @@
-//! Thread-private copies: loads that each thread copies ahead for itself.
+//! Thread-private copies: multistage copies of elements that the same thread reads.
 //!
 //! A copy is possible if the accesses of a thread have 4, 8 or 16 bytes, and the kernel does not
 //! write the array. `warp_specialize` reserves memory for those of consumers, and
@@ -22,7 +22,7 @@ use crate::util::sort;
 pub const MAX_STAGES: usize = 4;
 
 /// Bytes of thread-private stages in a kernel with a producer, unless two stages need more.
-const BESIDE_PRODUCER_BYTES: usize = 32 << 10;
+const PRODUCER_KERNEL_BYTES: usize = 32 << 10;
 
 /// Maximum number of bytes of a replicated tile in a thread-private stage.
 const MAX_REPLICATED_BYTES: usize = 8 << 10;
@@ -37,7 +37,7 @@ pub type PlannedCopies = (CpAsyncPlan, Vec<(Value, Layout)>);
 impl KernelInfo<'_> {
     /// Returns the thread-private copies of tiles from which consumers make operands of MMAs, with
     /// the number of stages that memory is reserved for.
-    pub fn copies_beside_producer(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PlannedCopies> {
+    pub fn copies_with_producer(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PlannedCopies> {
         let ops = &self.module.block(body).ops;
         let one_group = self.consumer_groups() == 1 && self.data_partitions == 1;
         if !one_group || !ops.iter().any(|&id| self.module.op(id).code.is_mma()) {
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
                 continue;
             }
             let Ok(part) = self.copy_addresses(body, load) else { continue };
-            let Some((copy, bytes)) = self.beside_operands(load, stage_bytes) else { continue };
+            let Some((copy, bytes)) = self.copy_in_mma_loop(load, stage_bytes) else { continue };
             if copies.iter().all(|copy| !part.ops.contains(&copy.load)) {
                 addresses.extend(part);
                 stage_bytes += bytes;
@@ -58,7 +58,7 @@ impl KernelInfo<'_> {
         }
         let CopyAddresses { ops: mut address_ops, hoisted } = addresses;
         self.sort_in_program_order(body, &mut address_ops);
-        let stages = (BESIDE_PRODUCER_BYTES / stage_bytes.max(1)).clamp(2, MAX_STAGES);
+        let stages = (PRODUCER_KERNEL_BYTES / stage_bytes.max(1)).clamp(2, MAX_STAGES);
         let (async_mma, barrier_at_head) = (false, false);
         (!copies.is_empty()).then(|| {
             let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
@@ -67,10 +67,10 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the bytes of shared memory for the thread-private stages of consumers, in all loops.
-    pub fn bytes_beside_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
+    pub fn bytes_with_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
         let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
         let of_loop = |&id: &OpId| {
-            let (plan, _) = self.copies_beside_producer(self.module.op(id).regions[0], warp_spec)?;
+            let (plan, _) = self.copies_with_producer(self.module.op(id).regions[0], warp_spec)?;
             (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
         };
         if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
@@ -80,7 +80,7 @@ impl KernelInfo<'_> {
     ///
     /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
     /// replicated tiles are small, and lanes of a warp share the widest copies of them.
-    pub fn beside_operands(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+    pub fn copy_in_mma_loop(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
         let once = self.inference.accesses.get(&load)?.replication() == 1;
         let (copy, bytes) = self.thread_private_copy(load, offset)?;
         let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;

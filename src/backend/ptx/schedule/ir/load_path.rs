@@ -1,4 +1,4 @@
-//! Load paths: the way of each loaded tile to the ops that read it.
+//! Load paths: the transfer of each loaded tile to the ops that read it.
 
 /// The path of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,7 @@
 //!
 //! * `cp_async` — multistage `cp.async` copies of a loop
 //! * `header` — kernel, warps, pipelines and the user's lines of loads, MMAs and stores
-//! * `load_path` — the way of each loaded tile to the ops that read it
+//! * `load_path` — the transfer of each loaded tile to the ops that read it
 //! * `pipelines` — pipelines, channels and TMA loads of a warp-specialized kernel, as data
 //! * `print` — prints a schedule as text
 //! * `privatized_array` — a privatized array in shared memory, as data

@@ -57,7 +57,7 @@ pub enum Reason {
     NotInSharedMemory,
     /// Several MMAs read the tile in different forms.
     Layouts,
-    /// `cat` puts the operand together, and TMA does not load another part.
+    /// `cat` concatenates the operand, and TMA does not load another part.
     Joined,
     /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
@@ -69,7 +69,7 @@ pub enum Reason {
 
 impl Reason {
     /// Returns true if the reason is a request of the user for this loop or launch.
-    pub fn is_wish(self) -> bool {
+    pub fn is_hint(self) -> bool {
         matches!(self, Reason::LoopHint | Reason::OneStage)
     }
 
@@ -110,7 +110,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The reason why a loop does not copy the tile of a load ahead by `cp.async`.
+/// The reason why a loop has no multistage `cp.async` copy of the tile of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyReason {
     /// An option disables the copies.

@@ -13,7 +13,7 @@
 //! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, of
 //! the loads for which that is possible, if these are most of the bytes. The thread reads them
 //! without a barrier, and fills the stage of the previous iteration at the head. In a loop with
-//! operand copies, other tiles are copied in this way, too: packed weights and their scales, for
+//! operand copies, other tiles are copied in stages, too: packed weights and their scales, for
 //! example. The condition is that the operands keep their number of stages. If a producer loads the
 //! operands, consumers copy such tiles, and its pipelines get the rest of shared memory.
 
@@ -35,8 +35,8 @@ use crate::layout::{Access, Side};
 /// Bytes of all stages above which fewer stages are used, to leave shared memory to other CTAs.
 const MAX_BYTES: usize = 112 << 10;
 
-/// Maximum bytes of thread-private stages. On sm_90 three CTAs have room for them. On other targets
-/// half of the shared memory is the limit, for two CTAs.
+/// Maximum bytes of thread-private stages. On sm_90 they fit three CTAs. On other targets half of
+/// the shared memory is the limit, for two CTAs.
 const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 
 /// Returns the number of stages of operands, if shared memory has space for them.
@@ -87,7 +87,7 @@ impl KernelInfo<'_> {
         }
         match warp_spec {
             Some(warp_spec) if copies.is_empty() && !no_producer => {
-                return self.plan_beside_producer(body, warp_spec, smem);
+                return self.plan_with_producer(body, warp_spec, smem);
             }
             _ if copies.is_empty() => return self.plan_thread_private(body, requested, no_producer, smem),
             _ => {}
@@ -141,14 +141,14 @@ impl KernelInfo<'_> {
             // rest.
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
-            let is_apart = ViewShape::of(module, view).is_some_and(|shape| shape.is_apart());
-            let copies = is_outside && is_apart && self.thread_private_copy(load, 0).is_some();
+            let has_disjoint_tiles = ViewShape::of(module, view).is_some_and(|shape| shape.has_disjoint_tiles());
+            let copies = is_outside && has_disjoint_tiles && self.thread_private_copy(load, 0).is_some();
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
         let (mut copied, mut direct) = (0, 0);
         for (&load, part) in loads.iter().zip(&parts) {
-            // Loads that compute indices of other loads are not copied ahead.
+            // Loads that compute indices of other loads have no multistage copies.
             let is_index = parts.iter().flatten().any(|other| other.ops.contains(&load));
             match part.as_ref().filter(|_| !is_index).zip(self.thread_private_copy(load, stage_bytes)) {
                 Some((part, (copy, bytes))) => {
@@ -177,13 +177,13 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the copies of consumers in a loop with MMAs whose other operands a producer loads.
-    fn plan_beside_producer(
+    fn plan_with_producer(
         &self,
         body: BlockId,
         warp_spec: &WarpSpecialization,
         smem: &SharedMemory,
     ) -> Option<PlannedCopies> {
-        let (plan, hoisted) = self.copies_beside_producer(body, warp_spec)?;
+        let (plan, hoisted) = self.copies_with_producer(body, warp_spec)?;
         let fetched = |load| warp_spec.operand_channel(load).is_some();
         let others = self.other_smem_bytes(body, &fetched, true, MIN_CONVERSION_BYTES) as usize;
         let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(others + SWIZZLE_ATOM_BYTES as usize);
@@ -205,7 +205,7 @@ impl KernelInfo<'_> {
         for load in loads {
             let known = copies.iter().any(|copy| copy.load == load) || addresses.ops.contains(&load);
             let Some(part) = self.copy_addresses(body, load).ok().filter(|_| !known) else { continue };
-            let Some((copy, more)) = self.beside_operands(load, *stage_bytes) else { continue };
+            let Some((copy, more)) = self.copy_in_mma_loop(load, *stage_bytes) else { continue };
             // No load computes an index of another one, and operands keep their number of stages.
             let bytes = (*stage_bytes + more).next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             if copies.iter().all(|copy| !part.ops.contains(&copy.load)) && operand_stages(bytes) == operands {
@@ -217,7 +217,8 @@ impl KernelInfo<'_> {
         *stage_bytes = stage_bytes.next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
     }
 
-    /// Returns the load of an operand and the accesses of its copy, if it can be copied ahead.
+    /// Returns the load of an operand and the accesses of its copy, if a multistage copy is
+    /// possible.
     pub fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Result<(OpId, Side), CopyReason> {
         let module = self.module;
         let load = self.source_load(operand).ok_or(CopyReason::Order)?;

@@ -3,7 +3,7 @@
 //! Two groups without an order need the exponential unit at the same time. That is a loss if the
 //! exponentials of an iteration take as long as its MMAs: in attention with 8-bit floats, or with
 //! short rows. With an order, the MMAs of one group overlap with the exponentials of the other one.
-//! (FlashAttention-3, Shah et al. 2024, orders its MMAs for the same purpose.)
+//! FlashAttention-3 (Shah et al., 2024) orders its MMAs for the same purpose.
 //!
 //! If the MMAs take longer, the order has a cost and no benefit.
 

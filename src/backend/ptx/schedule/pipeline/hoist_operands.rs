@@ -2,8 +2,8 @@
 //! loop.
 //!
 //! The buffers live as long as the loop. An operand is hoisted out of the outermost loop that does
-//! not define it, or out of the innermost loop around its MMA if shared memory has no space for
-//! that. Other steps keep their shared memory: the plan without hoisted operands is the limit for
+//! not define it. If shared memory has no space, it is hoisted out of the innermost loop around its
+//! MMA. Other steps keep their shared memory: the plan without hoisted operands is the limit for
 //! conversions, barriers and CTAs per SM.
 
 use rustc_hash::FxHashSet;

@@ -80,7 +80,8 @@ impl KernelInfo<'_> {
         let other =
             loads().filter(|&other| other != load).find_map(|other| Some((other, self.own_rejection(other, loop_op)?)));
         let view = |id: OpId| module.op(id).group(0)[0];
-        let at_any_position = |id: OpId| !ViewShape::of(module, view(id)).is_some_and(|shape| shape.is_apart());
+        let at_any_position =
+            |id: OpId| !ViewShape::of(module, view(id)).is_some_and(|shape| shape.has_disjoint_tiles());
         let is_made_here =
             |id: OpId| module.defining_op(view(id)).is_none_or(|view| self.regions.block_of(view) == Some(body));
         if let Some((other, reason)) = other {

@@ -65,7 +65,7 @@ impl KernelInfo<'_> {
             Opcode::Constant | Opcode::Iota | Opcode::Yield => true,
             code => code.is_alias() || code.is_elementwise(),
         };
-        self.is_enabled(Optimization::MmaBesideBranch)
+        self.is_enabled(Optimization::MmaAcrossBranch)
             && self.module.op(id).regions.len() == 2
             && self.regions.nested(id).iter().all(is_pure)
     }

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_are_cut_behind_their_conversions() {
+    fn formats_are_split_after_their_conversions() {
         assert_eq!(format_pieces("100%% of %5.3lld, %x\n"), [("100%% of ", "%5.3lld"), (", ", "%x"), ("\n", "")]);
         assert_eq!(format_pieces("no values"), [("no values", "")]);
         assert_eq!(format_pieces(""), [("", "")]);

@@ -280,7 +280,7 @@ impl StripFinder {
         })
     }
 
-    /// Returns the registers of a strip iteration, and the end, of the sequence from `start` that
+    /// Returns the registers of a strip iteration and the end of the sequence from `start` that
     /// ends with a store or a reduction and has no live-out tiles.
     fn find_closed(&mut self, start: usize) -> Option<(usize, usize)> {
         let OpKind::Elementwise(class) = self.ops[start].kind else { return None };

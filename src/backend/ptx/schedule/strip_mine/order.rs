@@ -13,7 +13,7 @@ const SMALL_RATIO: u64 = 8;
 
 impl KernelInfo<'_> {
     /// Returns the ops of a block with each small tile computed before the large tiles that precede
-    /// it, as far as its operands and ops other than elementwise ones permit.
+    /// it. Its operands, and ops other than elementwise ones, limit the order.
     pub fn small_tiles_first(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted: Vec<OpId> = Vec::with_capacity(ops.len());
         for &id in ops {

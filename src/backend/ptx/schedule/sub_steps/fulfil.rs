@@ -194,8 +194,8 @@ impl SubStepBuilder<'_, '_> {
     }
 
     /// Returns the operands of an MMA group without a pipeline that no loop has hoisted, with their
-    /// buffers, if earlier MMAs of the sequence have written all of them. With another operand in
-    /// registers, whose conversion may need shared memory, there are none.
+    /// buffers. `None` unless earlier MMAs of the sequence have written all of them. With another
+    /// operand in registers, whose conversion may need shared memory, there are none.
     fn stored_buffers(&self, members: &[OpId]) -> Option<Vec<(Value, Buffer)>> {
         if self.stored_operands.is_empty() {
             return None;

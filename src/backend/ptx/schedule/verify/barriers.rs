@@ -228,7 +228,7 @@ impl BarrierVerifier<'_, '_> {
                 Err(format!("operands of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
             }
             SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
-                Err(format!("nobody has written from {} to {}", buffer.offset, end(*buffer)))
+                Err(format!("no thread has written from {} to {}", buffer.offset, end(*buffer)))
             }
             SubStep::StoredOperand { value, buffer }
                 if !self.stored_operands.iter().any(|(stored, of)| stored == buffer && of.contains(value))

@@ -14,7 +14,7 @@ pub struct OperandPanels {
     pub panels: Panels,
     /// The load at the first byte: of the operand, or of its first part.
     pub first: OpId,
-    /// True if `cat` puts the operand together.
+    /// True if `cat` concatenates the operand.
     pub is_joined: bool,
     value: Value,
     /// Position of the contiguous axis, and of the axis of the rows, from the end.
@@ -46,7 +46,7 @@ impl KernelInfo<'_> {
     pub fn operand_position(&self, load: OpId, operand: &OperandPanels, coord: &[i64]) -> [i64; 2] {
         let module = self.module;
         let mut coord = coord.to_vec();
-        for (id, number) in self.ops_behind(load, operand.value).unwrap_or_default() {
+        for (id, number) in self.ops_after(load, operand.value).unwrap_or_default() {
             let op = module.op(id);
             let shape = module.shape(op.results[0]);
             match op.code {
@@ -70,9 +70,9 @@ impl KernelInfo<'_> {
         operand.axes_from_end.map(|back| coord[coord.len() - back])
     }
 
-    /// Returns the ops from a load to a value that is made of its tile, each with the number of the
-    /// operand on the way.
-    fn ops_behind(&self, load: OpId, value: Value) -> Option<Vec<(OpId, usize)>> {
+    /// Returns the ops from a load to a value that is computed from its tile, each with the number
+    /// of the operand on this path.
+    fn ops_after(&self, load: OpId, value: Value) -> Option<Vec<(OpId, usize)>> {
         let id = self.module.defining_op(value)?;
         if id == load {
             return Some(Vec::new());
@@ -83,7 +83,7 @@ impl KernelInfo<'_> {
             _ => usize::from(self.is_operand_view(id)),
         };
         (0..count).find_map(|number| {
-            let mut ops = self.ops_behind(load, op.operands[number])?;
+            let mut ops = self.ops_after(load, op.operands[number])?;
             ops.push((id, number));
             Some(ops)
         })

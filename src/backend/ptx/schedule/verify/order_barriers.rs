@@ -40,7 +40,7 @@ impl KernelInfo<'_> {
                         shares(other) && std::mem::discriminant(other) != std::mem::discriminant(&point)
                     };
                     if done.iter().any(other) || pingpong.contains(&point) && done.contains(&point) {
-                        return fault(point, "exists beside another one");
+                        return fault(point, "exists with another one");
                     }
                     let next = steps[at + 1..].iter().find(|step| !matches!(step, Step::Sub(_)));
                     let begins = match point {

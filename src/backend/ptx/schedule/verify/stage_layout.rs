@@ -154,7 +154,7 @@ impl KernelInfo<'_> {
                         && behind + i64::from(part.smem_offset) + row * span == along * load.panel_rows + across * span;
                     if !right {
                         let id = load.load.index();
-                        return Err(format!("a box of op {id} stands elsewhere than its part of the tile"));
+                        return Err(format!("a box of op {id} is at another offset than its part of the tile"));
                     }
                     last = last.max(across + 1);
                 }

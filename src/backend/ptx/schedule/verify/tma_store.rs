@@ -92,7 +92,7 @@ impl KernelInfo<'_> {
         let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
         sort::natural(&mut bits);
         let all = layout.num_elements().trailing_zeros();
-        if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.is_apart(layout, warps) {
+        if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.selects_warps(layout, warps) {
             return fault("boxes do not cover the tile once");
         }
         let Some(axes) = self.box_axes(view) else { return fault("a view without rows") };

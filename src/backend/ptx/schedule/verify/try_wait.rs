@@ -13,9 +13,12 @@ impl KernelInfo<'_> {
             for (at, step) in steps.iter().enumerate() {
                 let &Step::ConsumerTryWait(channel) = step else { continue };
                 let loop_step = loops.iter().find(|plan| plan.body.0 as usize == body);
-                let is_ahead = steps[..at].contains(&Step::Advance(channel));
+                let is_advanced = steps[..at].contains(&Step::Advance(channel));
                 let is_alone = steps.iter().filter(|step| matches!(step, Step::ConsumerTryWait(_))).count() == 1;
-                if !(is_ahead && is_alone && loop_step.is_some_and(|plan| self.can_try_wait(schedule, plan, channel))) {
+                if !(is_advanced
+                    && is_alone
+                    && loop_step.is_some_and(|plan| self.can_try_wait(schedule, plan, channel)))
+                {
                     return Err(format!("the try_wait of channel {channel} may test another stage than the next one"));
                 }
             }

@@ -17,15 +17,17 @@ impl KernelInfo<'_> {
         let made_by = |value: Value, code: Opcode| {
             self.module.defining_op(value).map(|id| self.module.op(id)).filter(|op| op.code == code)
         };
-        let is_band = |value: Value| made_by(value, Opcode::DataPartitionId).is_some();
+        let is_partition_index = |value: Value| made_by(value, Opcode::DataPartitionId).is_some();
         let index = self.module.op(access).operand_group("index");
         (self.data_partitions > 1).then(|| {
             index.iter().enumerate().find_map(|(axis, &index)| {
                 match made_by(index, Opcode::AddI).map(|sum| &sum.operands[..]) {
-                    Some(&[first, data_partition]) | Some(&[data_partition, first]) if is_band(data_partition) => {
+                    Some(&[first, data_partition]) | Some(&[data_partition, first])
+                        if is_partition_index(data_partition) =>
+                    {
                         Some((axis, Some(first)))
                     }
-                    _ => is_band(index).then_some((axis, None)),
+                    _ => is_partition_index(index).then_some((axis, None)),
                 }
             })
         })?

@@ -1,4 +1,4 @@
-//! Operands that `cat` puts together: the place of each loaded part in the stage of the operand.
+//! Operands that `cat` concatenates: the place of each loaded part in the stage of the operand.
 //!
 //! Each part has boxes of its own, which TMA writes to their place in the panels of the whole
 //! operand. The `cat` then needs no instructions. Parts begin at whole rows of panels, and at whole
@@ -10,7 +10,7 @@ use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::ir::pipelines::TmaBox;
 use crate::ir::{Module, OpId};
 
-/// Position of a loaded tile in a value that the ops behind the load make.
+/// Position of a loaded tile in a value that later ops concatenate or reshape.
 #[derive(Clone)]
 pub struct Position {
     /// First element, by axis of the value.
@@ -19,7 +19,7 @@ pub struct Position {
     cat: Option<OpId>,
 }
 
-/// Part of an operand that `cat` puts together.
+/// Part of an operand that `cat` concatenates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OperandPart {
     /// The last `cat`.

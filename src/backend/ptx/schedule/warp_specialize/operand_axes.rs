@@ -3,8 +3,8 @@
 //! Between a load and its MMA, reshapes and permutations merge, split and reorder the dimensions of
 //! the view. Each axis of the operand is then a list of *parts*, from the outermost to the
 //! innermost. A box contains consecutive rows of a panel. TMA writes the dimensions of a box in
-//! their order in the tile, so a box contains the innermost parts of the rows that are in this
-//! order. Further boxes cover the other parts.
+//! their order in the tile. A box therefore contains the innermost parts of the rows that are in
+//! this order. Further boxes cover the other parts.
 
 use crate::backend::ptx::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS};
 use crate::backend::ptx::mma::Panels;

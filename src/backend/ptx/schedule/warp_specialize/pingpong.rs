@@ -121,7 +121,7 @@ impl KernelInfo<'_> {
         warp_spec.channels.iter().any(|channel| owns(channel.block)) && self.contains_side_effect(id)
     }
 
-    /// Returns true if the trip count of a loop is invariant: its bounds come from outside of all
+    /// Returns true if the trip count of a loop is invariant: its bounds are defined outside of all
     /// loops.
     fn has_invariant_trip_count(&self, body: BlockId, id: OpId) -> bool {
         let op = self.module.op(id);

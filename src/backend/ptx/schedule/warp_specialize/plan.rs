@@ -4,7 +4,7 @@
 //! further warp group, the *producer*, issues it as TMA loads to shared memory. The *consumers*,
 //! the warps of all layouts, multiply earlier tiles at the same time. The producer executes the
 //! same program, reduced to the control flow of these loads and the scalars of their indices (the
-//! producer slice). It executes loop iterations, and the tiles of a persistent kernel, ahead of the
+//! producer slice). It executes loop iterations, and the tiles of a persistent kernel, before the
 //! consumers.
 //!
 //! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.
@@ -37,7 +37,7 @@ use crate::util::sort;
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
-    /// Place in an operand that `cat` puts together. The panels are those of the part alone.
+    /// Place in an operand that `cat` concatenates. The panels are those of the part alone.
     part: Option<OperandPart>,
     /// Tile dimensions of the view along the rows of panels, and across them.
     axes: [Vec<AxisPart>; 2],
@@ -137,7 +137,7 @@ impl KernelInfo<'_> {
             return planned;
         }
         if self.data_partitions > 1 {
-            *cluster_rejected = Some("bands of rows share what is loaded");
+            *cluster_rejected = Some("data partitions share the loads");
             return planned;
         }
         let clustered = match &planned {

@@ -28,8 +28,7 @@ pub struct SliceBuilder<'a, 'm> {
 
 impl<'a, 'm> SliceBuilder<'a, 'm> {
     /// Returns the slice of a load: its view, its indices, the control flow that leads to it, and
-    /// the early exits on the way.
-    /// Returns `None` if one thread cannot compute them.
+    /// the early exits on this path. Returns `None` if one thread cannot compute them.
     pub fn for_load(info: &'a KernelInfo<'m>, load: OpId) -> Option<ProducerSlice> {
         let mut builder = SliceBuilder {
             info,

@@ -47,17 +47,17 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Result<(), Reason> {
         let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
-        let beside = self.bytes_beside_producer(warp_spec);
-        let capacity_beside_others = |tma_stores: bool, most: u32| {
+        let private = self.bytes_with_producer(warp_spec);
+        let remaining_capacity = |tma_stores: bool, most: u32| {
             let consumer_groups = self.consumer_groups();
             let rest = consumer_groups
                 * self.other_smem_bytes(body, &is_producer_load, tma_stores, most / consumer_groups)
-                + beside
+                + private
                 + SLACK_BYTES;
             self.smem_for_stages(smem).checked_sub(rest)
         };
-        let capacities = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| capacity_beside_others(true, most));
-        let without_tma_stores = capacity_beside_others(false, MIN_CONVERSION_BYTES);
+        let capacities = [CONVERSION_BYTES, MIN_CONVERSION_BYTES].map(|most| remaining_capacity(true, most));
+        let without_tma_stores = remaining_capacity(false, MIN_CONVERSION_BYTES);
         self.assign_pipelines(warp_spec);
         for pipeline in &mut warp_spec.pipelines {
             pipeline.num_stages = if pipeline.nesting == LoopNesting::Innermost { 2 } else { 1 };
@@ -98,8 +98,8 @@ impl KernelInfo<'_> {
             (LoopNesting::Innermost, u32::MAX),
         ];
         for (nesting, max_total) in phases {
-            // The pipeline with the fewest stages comes first: loads of one iteration have equal
-            // stages, and what is left over goes to the smaller ones.
+            // The pipeline with the fewest stages is first: loads of one iteration have equal
+            // stages. The smaller pipelines get the rest of the memory.
             while innermost_stages(&warp_spec.pipelines) < max_total || nesting == LoopNesting::Outer {
                 let used = used_bytes(&warp_spec.pipelines);
                 let grows = |&index: &usize| {

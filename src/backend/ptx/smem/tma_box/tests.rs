@@ -113,7 +113,7 @@ fn check_boxes(tile: &TmaBoxLayout, layout: &Layout, axes: &[usize], memory: &[u
 }
 
 #[test]
-fn accumulators_go_by_matrices() {
+fn accumulators_are_written_as_matrices() {
     for (m, n, groups) in [(128, 256, 2), (64, 64, 1), (256, 128, 2), (64, 256, 2), (64, 32, 1), (128, 16, 2)] {
         let layout = accumulator(m, n, groups);
         let (tile, writes) = check(&layout, &[1, 0], 2);
@@ -126,7 +126,7 @@ fn accumulators_go_by_matrices() {
 }
 
 #[test]
-fn other_sizes_go_in_vectors() {
+fn other_sizes_are_written_as_vectors() {
     for element_bytes in [1, 4, 8] {
         let layout = accumulator(128, 128, 2);
         let (_, writes) = check(&layout, &[1, 0], element_bytes);
@@ -177,7 +177,7 @@ fn warps_have_boxes_of_their_own() {
 }
 
 #[test]
-fn what_would_take_long_is_left() {
+fn expensive_forms_are_rejected() {
     // Rows of 16 bytes; too few rows; a transposition element by element.
     assert!(TmaBoxLayout::new(&accumulator(64, 8, 1), &[1, 0], 2).is_none());
     let rows = Layout::blocked(&[64, 64], &[1, 0], 4, 4);

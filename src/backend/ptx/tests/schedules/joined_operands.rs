@@ -1,4 +1,4 @@
-//! Products with operands that `cat` puts together.
+//! Products with operands that `cat` concatenates.
 
 use super::*;
 

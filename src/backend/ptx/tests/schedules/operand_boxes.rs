@@ -6,11 +6,11 @@ use super::*;
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let named = |module| ("a box as an operand".to_owned(), module, CompileOptions::default());
     let exchanged = [[8, 2, 8, 64], [2, 8, 8, 64], [128, 64, 0, 0]];
-    let beside = [[2, 1, 64, 64], [1, 64, 2, 64], [64, 128, 0, 0]];
+    let adjacent = [[2, 1, 64, 64], [1, 64, 2, 64], [64, 128, 0, 0]];
     vec![
         named(product(&[[2, 8, 8, 64], [128, 64, 0, 0]], &[])),
         named(product(&exchanged, &[1, 0, 2, 3])),
-        named(product(&beside, &[1, 2, 0, 3])),
+        named(product(&adjacent, &[1, 2, 0, 3])),
     ]
 }
 
@@ -57,6 +57,6 @@ fn the_producer_loads_boxes_with_several_long_axes() {
             }
         })
         .collect();
-    // Exchanged axes and panels beside each other need a box each.
+    // Exchanged axes and adjacent panels need a box each.
     assert_eq!(boxes, [1, 2, 2]);
 }

@@ -16,7 +16,8 @@ fn schedules_have_steps_of_each_kind() {
     each_schedule(|_, info, _, schedule| {
         let text = schedule.to_text(info.module);
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
-        words.extend(text.contains("registers per iteration, live-out %").then(|| "a strip that gives".to_owned()));
+        words
+            .extend(text.contains("registers per iteration, live-out %").then(|| "a strip with a live-out".to_owned()));
         let lines = ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"].into_iter();
         words.extend(lines.filter(|line| text.lines().any(|other| other.trim().starts_with(*line))).map(str::to_owned));
         count += 1;
@@ -25,7 +26,8 @@ fn schedules_have_steps_of_each_kind() {
     let steps = "defer exec local_load tma_store boxes staging privatized_atomic mma produce advance strip_mine for if \
                  cp_async carried_mma copy unroll consumer_wait mma_wait epilogue order_wait order_arrive pingpong \
                  convert_layout smem_write smem_read global_access split mma_wait_all tma_store_wait barrier";
-    let forms = ["a strip that gives", "tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"];
+    let forms =
+        ["a strip with a live-out", "tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"];
     for word in steps.split(' ').chain(forms) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
@@ -36,7 +38,7 @@ fn text_shows_every_change() {
     each_schedule(|name, info, _, schedule| {
         let text = schedule.to_text(info.module);
         // The offsets of the elements of a box follow from its other fields.
-        let derived = "an element stands elsewhere";
+        let derived = "an element is at another offset";
         for (what, mutant) in step_mutants(info, schedule).filter(|(what, _)| *what != derived) {
             assert_ne!(mutant.to_text(info.module), text, "{name}: {what}");
         }

@@ -5,7 +5,7 @@ use crate::backend::ptx::schedule::{ConvertLayout, Schedule, Step, SubStep};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::MemScope;
 
-const NOBODY_READS: &str = "a place is written that nobody reads";
+const UNREAD: &str = "an unread place is written";
 
 /// Returns schedules with other sub-steps, each with a description of the change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
@@ -19,9 +19,9 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 mutants.push((what, changed));
             };
             let [dropped, doubled] = match within {
-                SubStep::Barrier { required: false } => ["a meeting is left out", "threads meet twice"],
-                SubStep::Barrier { required: true } => ["a step goes on without its meeting", "a step meets twice"],
-                SubStep::MmaWaitAll => ["products do not land before threads meet", "products land twice"],
+                SubStep::Barrier { required: false } => ["a barrier is left out", "a barrier is repeated"],
+                SubStep::Barrier { required: true } => ["a step without its barrier", "a step with two barriers"],
+                SubStep::MmaWaitAll => ["no wait for MMAs before the barrier", "two waits for MMAs"],
                 SubStep::TmaStoreWait { .. } => ["TMA is not waited for", "TMA is waited for twice"],
                 SubStep::ConvertLayout(_) => ["a change of layout is left out", "a layout is changed twice"],
                 SubStep::SmemWrite(_) | SubStep::SmemRead(_) => ["a place is not used", "a place is used twice"],
@@ -42,18 +42,18 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let published = matches!(next, Step::Sub(SubStep::SmemRead(read)) if is_published(&steps[..at], *read));
             let moves = matches!(within, SubStep::Barrier { .. } | SubStep::MmaWaitAll) && !waits && !published;
             if moves && next != &Step::Sub(within) {
-                change("a meeting, or what comes before it, is too late", &|steps| steps.swap(at, at + 1));
+                change("a barrier, or a step before it, is too late", &|steps| steps.swap(at, at + 1));
             }
             if let SubStep::Barrier { .. } = within
                 && before.is_some_and(|before| !(meets(before) || before.is_wait() || drained))
             {
-                change("a meeting is too early", &|steps| steps.swap(at - 1, at));
+                change("a barrier is too early", &|steps| steps.swap(at - 1, at));
             }
             // The address of a staging buffer is free.
             let mut parts = schedule.sequences[body][at..].iter().take_while(|step| matches!(step, Step::Sub(_)));
             let is_read = parts.any(|step| matches!(step, Step::Sub(SubStep::SmemRead(_))));
             let others = instead(schedule, within).into_iter();
-            for (what, other) in others.filter(|(what, _)| is_read || *what != NOBODY_READS) {
+            for (what, other) in others.filter(|(what, _)| is_read || *what != UNREAD) {
                 change(what, &|steps| steps[at] = Step::Sub(other));
             }
         }
@@ -74,12 +74,12 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
     let moved = |place: Buffer, by: u32| Buffer { offset: place.offset + by, ..place };
     match within {
         SubStep::SmemWrite(place) => vec![
-            (NOBODY_READS, SubStep::SmemWrite(moved(place, place.bytes))),
+            (UNREAD, SubStep::SmemWrite(moved(place, place.bytes))),
             ("there is no memory where a step writes", SubStep::SmemWrite(moved(place, schedule.smem.budget()))),
             ("a place is too small", SubStep::SmemWrite(Buffer { bytes: place.bytes - 128, ..place })),
         ],
         SubStep::SmemRead(place) => {
-            vec![("a place is read that nobody has written", SubStep::SmemRead(moved(place, 128)))]
+            vec![("an unwritten place is read", SubStep::SmemRead(moved(place, 128)))]
         }
         SubStep::StoredOperand { value, buffer } => vec![
             (
@@ -96,21 +96,21 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
             ("another plan of a change", SubStep::ConvertLayout(ConvertLayout { plan: u32::MAX, ..conversion })),
         ],
         SubStep::Barrier { required: always } => {
-            vec![("a meeting is for another reason", SubStep::Barrier { required: !always })]
+            vec![("a barrier has another reason", SubStep::Barrier { required: !always })]
         }
         SubStep::TmaStoreWait { complete: written } => {
             vec![("TMA does another thing", SubStep::TmaStoreWait { complete: !written })]
         }
-        SubStep::Split { count, in_flight: beside } => vec![
-            ("other parts", SubStep::Split { count: 2 * count, in_flight: beside }),
-            ("other parts", SubStep::Split { count, in_flight: beside + 1 }),
+        SubStep::Split { count, in_flight } => vec![
+            ("other parts", SubStep::Split { count: 2 * count, in_flight }),
+            ("other parts", SubStep::Split { count, in_flight: in_flight + 1 }),
         ],
         SubStep::GlobalAccess(_) | SubStep::MmaWaitAll | SubStep::SmemOverflow { .. } => Vec::new(),
     }
 }
 
 /// Returns kernels with barriers: of partial reductions in a loop; of an array that is written and
-/// read as tiles of different shapes; before an ordered store; of an operand of two MMAs.
+/// read in different shapes; before an ordered store; of an operand of two MMAs.
 pub fn modules() -> Vec<Module> {
     vec![sums_in_a_loop(), written_and_read(), super::super::optimizations::two_values()]
 }

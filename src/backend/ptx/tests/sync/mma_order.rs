@@ -10,8 +10,8 @@ use crate::ir::OpId;
 
 /// Returns kernels whose groups have an order: of MMAs, and of exponentials.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
-    let works = softmax_of(128, DType::F16, [64, 128, 64], false);
-    let all = [("turns", scaled(false, 128, 128)), ("turns to work", works)];
+    let exp_kernel = softmax_of(128, DType::F16, [64, 128, 64], false);
+    let all = [("order barriers", scaled(false, 128, 128)), ("exponential order", exp_kernel)];
     all.map(|(name, module)| (name.to_owned(), module, CompileOptions::default())).into()
 }
 
@@ -26,8 +26,8 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
         for (at, step) in steps.iter().enumerate() {
             let Step::Mma(plan) = step else { continue };
             let what = match () {
-                () if !groups => "turns of groups that there are not",
-                () if is_pingpong => "turns of groups that are teams",
+                () if !groups => "order barriers of groups that do not exist",
+                () if is_pingpong => "order barriers of ping-pong groups",
                 () => continue,
             };
             assert!(!schedule.has_named_order_barriers(), "{what}");
@@ -35,13 +35,13 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             order_mma(&mut changed.sequences[body], at, plan.ops[plan.ops.len() - 1]);
             mutants.push((what, changed));
         }
-        mutants.extend(of_works(schedule, body));
+        mutants.extend(of_exponentials(schedule, body));
     }
     mutants
 }
 
 /// Returns the same for the order of exponentials.
-fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
+fn of_exponentials(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     let steps = &schedule.sequences[body];
     let begins = |step: &Step| matches!(step, Step::OrderWait { point: OrderPoint::Exp(_), .. });
     let Some(begin) = steps.iter().position(begins) else { return Vec::new() };
@@ -57,18 +57,18 @@ fn of_works(schedule: &Schedule, body: usize) -> Vec<(&'static str, Schedule)> {
     let Step::Mma(plan) = &steps[mma] else { unreachable!() };
     let other = OrderPoint::Exp(Value(exponentials.0 - 1));
     let mut mutants = vec![
-        with("a turn ends behind other values", &|steps| steps[end] = Step::OrderArrive(other)),
-        with("a turn is for other values", &|steps| {
+        with("a section ends after other values", &|steps| steps[end] = Step::OrderArrive(other)),
+        with("a section is for other values", &|steps| {
             steps[begin] = Step::OrderWait { point: other, sunk };
             steps[end] = Step::OrderArrive(other);
         }),
-        with("a turn begins before tiles are waited for", &|steps| steps[..=begin].rotate_right(1)),
-        with("turns at products beside turns to work", &|steps| {
+        with("a section begins before the wait for tiles", &|steps| steps[..=begin].rotate_right(1)),
+        with("an order of MMAs with an order of exponentials", &|steps| {
             order_mma(steps, mma, plan.ops[plan.ops.len() - 1]);
         }),
     ];
     if !sunk {
-        mutants.push(with("a turn is late without a late wait", &|steps| {
+        mutants.push(with("a section is sunk without a sunk wait", &|steps| {
             steps[begin] = Step::OrderWait { point, sunk: true };
         }));
     }
@@ -83,9 +83,9 @@ fn order_mma(steps: &mut Vec<Step>, at: usize, last: OpId) {
 }
 
 /// Returns the number of MMA groups with an order on sm_90a.
-fn in_turn(module: Module, options: CompileOptions) -> usize {
+fn order_mutants(module: Module, options: CompileOptions) -> usize {
     let mut found = 0;
-    each_schedule_of(vec![("turns".to_owned(), module, options)], |name, info, body, schedule| {
+    each_schedule_of(vec![("order barriers".to_owned(), module, options)], |name, info, body, schedule| {
         info.verify_schedule(body, schedule).unwrap();
         let ends = |step: &&Step| matches!(step, Step::OrderArrive(OrderPoint::Mma(_)));
         let count = schedule.sequences.iter().flatten().filter(ends).count();
@@ -98,14 +98,14 @@ fn in_turn(module: Module, options: CompileOptions) -> usize {
 #[test]
 fn groups_have_an_mma_order_if_each_iteration_uses_its_mma() {
     let options = CompileOptions::default;
-    assert_eq!(in_turn(scaled(false, 128, 128), options()), 1);
-    assert_eq!(in_turn(scaled(false, 128, 1), options()), 1);
+    assert_eq!(order_mutants(scaled(false, 128, 128), options()), 1);
+    assert_eq!(order_mutants(scaled(false, 128, 1), options()), 1);
     // One group; groups with barriers.
-    assert_eq!(in_turn(scaled(false, 128, 128), CompileOptions { num_warps: Some(4), ..options() }), 0);
-    assert_eq!(in_turn(scaled(true, 128, 128), options()), 0);
+    assert_eq!(order_mutants(scaled(false, 128, 128), CompileOptions { num_warps: Some(4), ..options() }), 0);
+    assert_eq!(order_mutants(scaled(true, 128, 128), options()), 0);
     // An accumulator in place, with its wait in the next iteration.
     let plain = matmul(DType::F16, DType::F32, [128, 128, 64]);
-    assert_eq!(in_turn(plain, options()), 0);
+    assert_eq!(order_mutants(plain, options()), 0);
 }
 
 #[test]
@@ -141,15 +141,15 @@ fn each_group_has_an_order_wait_and_an_order_arrive() {
         let [first, handed] = arrives[..] else { panic!("{arrives:?}: {text}") };
         // At the start of the program, the second group arrives for the first one. In the loop
         // there are a wait, the MMA and the next arrival. At the end, the first group waits for the
-        // last arrival of the second one. The outer loops have neither: a group that is ahead would
-        // arrive twice.
-        let goes_back = |at: usize, line: &str| {
+        // last arrival of the second one. The outer loops have neither: a group in a later
+        // iteration would arrive twice.
+        let is_back_edge = |at: usize, line: &str| {
             let target =
                 line.strip_suffix(';').and_then(|line| line.rsplit(' ').next()).filter(|_| line.contains("bra"))?;
             let label = lines.iter().position(|line| line.strip_suffix(':') == Some(target))?;
             (label < at && (label..at).contains(&commits[0])).then_some([label, at])
         };
-        let loops: Vec<[usize; 2]> = lines.iter().enumerate().filter_map(|(at, line)| goes_back(at, line)).collect();
+        let loops: Vec<[usize; 2]> = lines.iter().enumerate().filter_map(|(at, line)| is_back_edge(at, line)).collect();
         let (head, end) = (loops.iter().map(|ends| ends[0]).min(), loops.iter().map(|ends| ends[1]).max());
         assert!(lines[first].starts_with("@%p") && Some(first) < head, "{text}");
         // Values that depend on the thread index alone are computed before the loop.

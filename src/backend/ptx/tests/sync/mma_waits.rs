@@ -11,7 +11,7 @@ pub enum Between {
     /// A branch without side effects.
     Branch,
     /// A branch with a conversion across warps.
-    Meeting,
+    Barrier,
 }
 
 /// Returns a loop with two MMAs of which the second needs the first: `acc = f16(2 a·b) · v + acc *
@@ -27,7 +27,7 @@ pub fn dependent_products(between: Between, keys: i64) -> Module {
     let c = k.partition(&output, &[128, 64], &[0, 1]);
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
     let left = k.load(a, &[ids[0], zero]);
-    let other = (between == Between::Meeting).then(|| {
+    let other = (between == Between::Barrier).then(|| {
         let others = k.array(DType::F32, 2, true);
         let view = k.partition(&others, &[128, keys as i32], &[0, 1]);
         k.load(view, &[ids[0], zero])
@@ -160,9 +160,9 @@ fn producer_and_consumers_have_separate_registers() {
     for module in modules {
         let text = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().text;
         let body = &text[text.rfind(".reg ").unwrap()..];
-        let meeting = body.find("barrier.cta.sync").expect("all threads meet before they part");
-        let parting = meeting + body[meeting..].find("bra.uni").expect("a branch to the producer");
-        let (before, rest) = body.split_at(parting);
+        let barrier = body.find("barrier.cta.sync").expect("a barrier before the roles diverge");
+        let divergence = barrier + body[barrier..].find("bra.uni").expect("a branch to the producer");
+        let (before, rest) = body.split_at(divergence);
         let (consumers, producer) = rest.split_at(rest.find("ret;").expect("the end of the consumers' program"));
         let (before, consumers) = (registers(before), registers(consumers));
         let mixed: Vec<&str> =
@@ -196,20 +196,20 @@ fn mmas_stay_in_flight_across_a_pure_branch() {
     let text = check(&dependent_products(Between::Branch, 128)).pop().unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let all = one + text[one..].find("wgmma.wait_group.sync.aligned 0;").unwrap();
-    assert!(text[one..all].contains("neg.f32"), "the branch stands before the wait for the second product");
+    assert!(text[one..all].contains("neg.f32"), "the branch precedes the wait for the second product");
 }
 
 #[test]
 fn mma_waits_are_in_both_branches_if_one_has_a_barrier() {
     // Registers are spilled, so the report of ptxas is not checked.
-    let module = dependent_products(Between::Meeting, 128);
+    let module = dependent_products(Between::Barrier, 128);
     let text = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().text;
     let one = text.find("wgmma.wait_group.sync.aligned 1;").expect("two products in flight");
     let rest = &text[one..];
     let first = rest.find("wgmma.wait_group.sync.aligned 0;").unwrap();
     let met = rest.find("barrier.cta.sync").unwrap();
     let skipped = rest.find("bra.uni").unwrap();
-    assert!(skipped < first && first < met, "the branch waits before its threads meet: {rest}");
+    assert!(skipped < first && first < met, "the branch waits before its barrier: {rest}");
     let second = first + 1 + rest[first + 1..].find("wgmma.wait_group.sync.aligned 0;").expect("the other branch, too");
     let issued = rest.find("wgmma.mma_async").unwrap();
     assert!(met < second && second < issued, "before either goes on: {rest}");
@@ -284,8 +284,8 @@ pub fn product_of_endless_loop() -> Module {
 
 /// Returns two sums of MMAs in a loop. Threads write an operand of the second MMA to shared memory,
 /// and the first MMA is in flight at the barrier.
-pub fn product_beside_a_computed_one() -> Module {
-    let mut k = Kernel::new("beside");
+pub fn product_after_a_computed_one() -> Module {
+    let mut k = Kernel::new("computed_operand");
     let arrays: Vec<ArrayParam> = (0..4).map(|_| k.array(DType::F16, 2, true)).collect();
     let outputs = [(); 2].map(|()| k.array(DType::F32, 2, true));
     let ids = k.bids();
@@ -313,7 +313,7 @@ pub fn product_beside_a_computed_one() -> Module {
 #[test]
 fn an_mma_wait_precedes_a_barrier() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
-    let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
+    let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
     let lands = schedule.find("mma_wait_all").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
     assert!(schedule[lands..].lines().nth(1).unwrap().trim().starts_with("barrier"), "{schedule}");
@@ -329,5 +329,5 @@ fn an_mma_wait_precedes_the_back_edge_of_a_loop() {
     let issued = text.find("wgmma.commit_group").unwrap();
     let back = issued + text[issued..].find("bra").unwrap();
     assert!(text[issued..back].contains("wgmma.wait_group.sync.aligned 0;"), "{text}");
-    assert!(text[issued..back].contains("mbarrier.arrive"), "the stage comes back in each iteration: {text}");
+    assert!(text[issued..back].contains("mbarrier.arrive"), "the stage is released in each iteration: {text}");
 }

@@ -108,7 +108,7 @@ fn fault(programs: &[Vec<BarrierEvent>]) -> Option<String> {
     while let Some(state) = pending.pop() {
         let runs = |group: usize| state.waits[group].is_none() && state.next[group] < programs[group].len();
         if !(0..count).any(runs) && (0..count).any(|group| state.waits[group].is_some()) {
-            return Some(format!("groups wait for ever behind {:?} steps", state.next));
+            return Some(format!("groups wait forever after {:?} steps", state.next));
         }
         for group in (0..count).filter(|&group| runs(group)) {
             let (mut after, (barrier, waits)) = (state.clone(), programs[group][state.next[group]]);
@@ -116,7 +116,7 @@ fn fault(programs: &[Vec<BarrierEvent>]) -> Option<String> {
             after.waits[group] = waits.then_some(barrier);
             match after.came.remove(&barrier) {
                 Some(other) if other == group => {
-                    return Some(format!("group {group} comes to barrier {barrier} twice"));
+                    return Some(format!("group {group} reaches barrier {barrier} twice"));
                 }
                 Some(_) => {
                     after.waits.iter_mut().filter(|waits| **waits == Some(barrier)).for_each(|waits| *waits = None)

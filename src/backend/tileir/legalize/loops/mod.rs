@@ -35,14 +35,14 @@ pub(super) fn wrapping(module: &Module, entry: &Entry, facts: &IntRanges) -> FxH
     let mut found = FxHashSet::default();
     module.walk(entry.body, &mut |id| {
         let op = module.op(id);
-        if op.code == Opcode::For && module.dtype(op.operands[0]).bits() < 64 && !has_room(module, op, facts) {
+        if op.code == Opcode::For && module.dtype(op.operands[0]).bits() < 64 && !fits_counter(module, op, facts) {
             found.insert(id);
         }
     });
     found
 }
 
-fn has_room(module: &Module, op: &Op, facts: &IntRanges) -> bool {
+fn fits_counter(module: &Module, op: &Op, facts: &IntRanges) -> bool {
     let (Some(end), Some(step)) = (facts.range(op.operands[1]), facts.range(op.operands[2])) else { return false };
     if (step.lo, step.hi) == (1, 1) {
         return true;

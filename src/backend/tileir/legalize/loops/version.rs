@@ -1,7 +1,7 @@
 //! Versions of loops: a loop whose accesses have guards that do not change in it runs without them
 //! if all are true, and with them otherwise.
 //!
-//! Example: attention whose tiles come from a table. Its loop over keys has guards of batch and
+//! Example: attention whose tiles are listed in a table. Its loop over keys has guards of batch and
 //! head, which the launch cannot check.
 
 use super::super::index::{Open, inside_condition};

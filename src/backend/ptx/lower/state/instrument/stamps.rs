@@ -10,8 +10,8 @@
 //! * Records are stored to global memory at once. A store of one lane needs no wait, and the plan
 //!   of shared memory is that of the untraced kernel.
 //! * ptxas moves no instruction across a read of the clock. Computations that ptxas overlaps with
-//!   MMAs in flight are one run: between its clocks are no others, so waits for MMAs, turns and
-//!   arrivals inside of it have no records ([`StampedSteps`]).
+//!   MMAs in flight are one run: between its clocks are no others, so waits for MMAs, order waits
+//!   and arrivals inside of it have no records ([`StampedSteps`]).
 //! * A read of the clock takes about 15 cycles, and ptxas repeats it for each use. A sum with an
 //!   unknown zero is not repeated. A step begins at the last read before it, and a
 //!   consumer's wait for a stage that has arrived has no record.
@@ -302,8 +302,8 @@ impl Lowering<'_> {
         stamps.last
     }
 
-    /// Begins a wait that ptxas overlaps with computations: one for MMAs or for a turn. Inside of a
-    /// run it has no record. A wait at the begin of a run precedes it.
+    /// Begins a wait that ptxas overlaps with computations: one for MMAs or an order wait. Inside
+    /// of a run it has no record. A wait at the begin of a run precedes it.
     pub fn begin_overlapped_wait(&mut self) -> Option<Reg> {
         match self.stamps.as_ref()? {
             Stamps { run: Some(run), has_all: false, .. } => {

@@ -123,7 +123,7 @@ impl Lowering<'_> {
         self.b.place(end);
         if self.sync.multicast().is_some() {
             // The shared memory of a CTA must exist until the other CTA no longer accesses it.
-            self.b.cluster_meet();
+            self.b.cluster_wait_relaxed();
         }
         self.b.ret();
         let role = match self.sync.role {
@@ -182,8 +182,8 @@ impl Lowering<'_> {
     /// Returns the address of the note in a parameter. Jumps to `done` if it is 0.
     fn note(&mut self, parameter: Operand, done: Label) -> Reg {
         let note = self.b.ld(Space::Param, Ty::U64, &parameter.into(), MemMods::default());
-        let nobody = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
-        self.b.bra_if(nobody, false, done, false);
+        let is_unreported = self.b.setp(Cmp::Eq, Ty::U64, note, 0i64);
+        self.b.bra_if(is_unreported, false, done, false);
         note
     }
 
