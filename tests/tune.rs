@@ -602,7 +602,9 @@ fn plain_launches_are_near_the_best_that_was_recorded() {
         other => panic!("{}: {configuration}: {other:?}", record.key.name),
     };
     let mut seen = 0;
-    for (name, plain) in rows.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")) {
+    // Rows of the tutorial's kernels have no records.
+    let recorded = rows.lines().filter(|line| !line.starts_with('#') && !line.starts_with("tutorial "));
+    for (name, plain) in recorded.filter_map(|line| line.split_once(": ")) {
         let record = records.all().iter().find(|record| record.key.name == name);
         let record = record.unwrap_or_else(|| panic!("{name}"));
         let plain = record.trials.iter().map(|(text, _)| text.as_str()).find(|text| *text == plain);

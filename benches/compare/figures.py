@@ -23,7 +23,7 @@ FILE = HERE / "measured.tsv"
 HEAD = """\
 # Results of compare.py. `figures.py` renders README.md, docs/benchmarks.md and the charts of docs/ from this file.
 # gpu: short name, full name, driver, date.
-# row: GPU, row of rows.txt, unit, cutlet (ptx), cuTile Python, Triton, best library, its name, cutlet over the best of the others.
+# row: GPU, row of rows.txt, unit, cutlet (ptx), cutlet (tileir), cuTile Python, Triton, best library, its name, cutlet over the best of the others.
 """
 
 # Title of each row of rows.txt, in the order of the tables and charts.
@@ -80,6 +80,13 @@ TITLES = {
     "attention e4m3 4 32 4096 128 full": "attention, e4m3, 4 x 32 x 4096 x 128, full",
     "attention_backward bf16 4 32 4096 128 causal": "attention, gradients, bf16, 4 x 32 x 4096 x 128, causal",
     "attention_backward bf16 4 32 4096 128 full": "attention, gradients, bf16, 4 x 32 x 4096 x 128, full",
+    "tutorial vadd f32 134217728": "tutorial: vector addition, f32, 2^27",
+    "tutorial transpose f32 8192 8192": "tutorial: transpose, f32, 8192²",
+    "tutorial softmax f32 32768 4096": "tutorial: softmax, f32, 32768 x 4096",
+    "tutorial column_sums f32 16384 8192": "tutorial: sums of columns, f32, 16384 x 8192",
+    "tutorial embedding f16 131072 4096 32768": "tutorial: embedding, f16, 32768 of 131072 x 4096",
+    "tutorial matmul f16 8192 8192 8192": "tutorial: matmul, f16, 8192³",
+    "tutorial attention f16 8 16 1024 64 full": "tutorial: attention, f16, 8 x 16 x 1024 x 64, full",
 }
 # The rows of the README, and their titles in its chart.
 HEADLINE = {
@@ -154,7 +161,7 @@ COUNTS = {
     "mutex": "100 blocks, 0 wrong sums", "races": "2 of 2 races", "checks": "6 kernels, 4 checks", "graph": "400 launches by 200 calls", "future": "0 blocked threads", "ahead": "7 kernels compiled", "tune": "0 measurements in the second run",
     "ndarray": "2 directions", "safetensors": "0 copies of aligned tensors", "bundle": "0 kernels traced", "dlpack": "0 copies",
 }
-COLUMNS = ("unit", "cutlet", "cuTile Python", "Triton", "library", "library name", "ratio")
+COLUMNS = ("unit", "cutlet", "cutlet, Tile IR", "cuTile Python", "Triton", "library", "library name", "ratio")
 
 STYLE = """<style>
 svg { --ground: #ffffff; --text: #1f2328; --muted: #59636e; --grid: #d1d9e0; --better: #1a7f37; --worse: #9a3412; }
@@ -195,7 +202,7 @@ def measured(entry):
     own = contenders.get("cutlet ptx", {})
     ratio = own.get("to_best_peer")
     unit = next((c["unit"] for c in contenders.values() if "unit" in c), "-")
-    return dict(zip(COLUMNS, (unit, rate("cutlet ptx"), rate("cuTile Python"), rate("Triton"), rate(best), best or "-", f"{ratio:.3f}" if ratio is not None else "-"), strict=True))
+    return dict(zip(COLUMNS, (unit, rate("cutlet ptx"), rate("cutlet tileir"), rate("cuTile Python"), rate("Triton"), rate(best), best or "-", f"{ratio:.3f}" if ratio is not None else "-"), strict=True))
 
 
 def best_other(row):
@@ -210,15 +217,22 @@ def about_gpus(gpus):
     return "; ".join(f"NVIDIA {about['name']}, driver {about['driver']}, {about['date']}" for about in gpus.values())
 
 
+def has_tile_ir(rows):
+    """Has a row of these a figure of the tileir back end?"""
+    return any(row["cutlet, Tile IR"] != "-" for row in rows)
+
+
 def headline_table(gpus, rows):
-    """The rows of the README, both GPUs beside each other."""
-    yield "| kernel | unit | " + " | ".join(f"{gpu}: cutlet | best other | ratio" for gpu in gpus) + " |"
-    yield "|---|---|" + "---|" * 3 * len(gpus)
+    """The rows of the README, the GPUs beside each other."""
+    shown = {gpu: has_tile_ir(rows[gpu][name] for name in HEADLINE) for gpu in gpus}
+    heads = {gpu: f"{gpu}: cutlet | {'cutlet, Tile IR | ' if shown[gpu] else ''}best other | ratio" for gpu in gpus}
+    yield "| kernel | unit | " + " | ".join(heads.values()) + " |"
+    yield "|---|---|" + "---|" * (3 * len(gpus) + sum(shown.values()))
     for name in HEADLINE:
         cells = [TITLES[name], rows[next(iter(gpus))][name]["unit"]]
         for gpu in gpus:
             row = rows[gpu][name]
-            cells += [row["cutlet"], "{} ({})".format(*best_other(row)), row["ratio"]]
+            cells += [row["cutlet"], *([row["cutlet, Tile IR"]] if shown[gpu] else []), "{} ({})".format(*best_other(row)), row["ratio"]]
         yield "| " + " | ".join(cells) + " |"
     yield ""
     yield f"Measured on {about_gpus(gpus)}."
@@ -231,12 +245,13 @@ def full_tables(gpus, rows):
         yield ""
         yield f"NVIDIA {about['name']}, driver {about['driver']}, {about['date']}."
         yield ""
-        yield "| kernel | unit | cutlet | cuTile Python | Triton | library | ratio |"
-        yield "|---|---|---|---|---|---|---|"
+        columns = ["cutlet", *(["cutlet, Tile IR"] if has_tile_ir(rows[gpu].values()) else []), "cuTile Python", "Triton"]
+        yield f"| kernel | unit | {' | '.join(columns)} | library | ratio |"
+        yield "|---|---|---|---|---|" + "---|" * (len(columns) - 1)
         for name, title in TITLES.items():
             if row := rows[gpu].get(name):
                 library = row["library"] if row["library"] == "-" else f"{row['library']} ({row['library name']})"
-                yield "| " + " | ".join((title, row["unit"], row["cutlet"], row["cuTile Python"], row["Triton"], library, row["ratio"])) + " |"
+                yield "| " + " | ".join((title, row["unit"], *(row[column] for column in columns), library, row["ratio"])) + " |"
         yield ""
 
 
@@ -310,7 +325,7 @@ def documents(gpus, rows):
         gallery_page: between(gallery_page.read_text(), gallery(gpus, rows), "gallery"),
         readme: between(readme.read_text(), headline_table(gpus, rows)),
         benchmarks: between(benchmarks.read_text(), full_tables(gpus, rows)),
-        ROOT / "docs/comparison.svg": chart(gpus, rows, TITLES, left=312, plot=420, pitch=11.6, font=10.5),
+        ROOT / "docs/comparison.svg": chart(gpus, rows, {name: TITLES[name] for name in TITLES if any(name in rows[gpu] for gpu in gpus)}, left=312, plot=420, pitch=11.6, font=10.5),
         ROOT / "docs/headline.svg": chart(gpus, rows, HEADLINE, left=124, plot=220, pitch=19, font=11),
     }
 

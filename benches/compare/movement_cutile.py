@@ -54,6 +54,15 @@ def stencil(x, y, rows: C, columns: C):
 
 
 @ct.kernel
+def column_sums(x, sums, height: C, width: C):
+    j = ct.bid(0)
+    total = ct.full((height, width), 0.0, dtype=ct.float32)
+    for i in range(ct.num_tiles(x, axis=0, shape=(height, width))):
+        total += ct.load(x, index=(i, j), shape=(height, width), padding_mode=ct.PaddingMode.ZERO)
+    ct.store(sums, index=(j,), tile=ct.sum(total, axis=0))
+
+
+@ct.kernel
 def embedding(table, ids, out, tile: C):
     i, part = ct.bid(0), ct.bid(1)
     row = ct.load(ids, index=(i,), shape=(1,)).item()
@@ -146,6 +155,11 @@ def _histogram(row, n):
 def _stencil(row, m, n):
     return [Configuration(f"tile {a}x{b}", [Launch(stencil, (n // b, m // a), ("x", "y", a, b))])
             for a, b in ((8, 128), (16, 128), (4, 256), (8, 256), (1, 1024), (4, 512))]
+
+
+def _column_sums(row, m, n):
+    tiles = ((64, 64), (64, 32), (128, 64), (32, 64), (128, 32))
+    return [Configuration(f"tile {a}x{b}", [Launch(column_sums, (n // b,), ("x", "sums", a, b))]) for a, b in tiles]
 
 
 def _embedding(row, extent, columns, ids):

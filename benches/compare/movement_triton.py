@@ -49,6 +49,15 @@ def stencil(x, y, m, n, rows: tl.constexpr, columns: tl.constexpr):
 
 
 @triton.jit
+def column_sums(x, sums, m, n, rows: tl.constexpr, columns: tl.constexpr):
+    j = tl.program_id(0) * columns + tl.arange(0, columns)
+    total = tl.zeros((rows, columns), tl.float32)
+    for start in range(0, m, rows):
+        total += tl.load(x + (start + tl.arange(0, rows))[:, None] * n + j[None, :])
+    tl.store(sums + j, tl.sum(total, 0))
+
+
+@triton.jit
 def embedding(table, ids, out, columns, tile: tl.constexpr):
     i = tl.program_id(0).to(tl.int64)
     row = tl.load(ids + i).to(tl.int64)
@@ -128,6 +137,12 @@ def _stencil(row, m, n):
         grid = (triton.cdiv(n, columns), triton.cdiv(m, rows))
         yield f"tile {rows}x{columns} {warps} warps", lambda t, grid=grid, rows=rows, columns=columns, warps=warps: lambda: stencil[grid](
             t["x"], t["y"], m, n, rows, columns, num_warps=warps)
+
+
+def _column_sums(row, m, n):
+    for rows, columns, warps in ((64, 64, 8), (64, 32, 4), (128, 32, 8), (32, 64, 4), (128, 64, 8)):
+        yield f"tile {rows}x{columns} {warps} warps", lambda t, rows=rows, columns=columns, warps=warps: lambda: column_sums[(n // columns,)](
+            t["x"], t["sums"], m, n, rows, columns, num_warps=warps)
 
 
 def _embedding(row, extent, columns, ids):

@@ -80,6 +80,11 @@ def _softmax(row):
     return [Library("torch", lambda t: _none(torch.softmax(t["x"], 1, out=t["y"])))]
 
 
+def _column_sums(row):
+    list_ = [Library("torch", lambda t: _none(torch.sum(t["x"], 0, out=t["sums"])))]
+    return _with_cupy(list_, {"sum": lambda cupy, t: _none(cupy.sum(t["x"], axis=0, out=t["sums"]))})
+
+
 def _layernorm(row):
     n = row.numbers[1]
     return [Library("torch", lambda t: {"y": aten.native_layer_norm(t["x"], (n,), t["w"], t["b"], 1e-5)[0]})]

@@ -173,6 +173,11 @@ def _expect_softmax(row, t):
     return {"y": (rows, want, want)}
 
 
+def _expect_column_sums(row, t):
+    x = t["x"].double()
+    return {"sums": (None, x.sum(0), x.abs().sum(0))}
+
+
 def _expect_layernorm(row, t):
     rows = sample(row.numbers[0], 4096)
     x, w, b = t["x"][rows].double(), t["w"].double(), t["b"].double()

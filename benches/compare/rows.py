@@ -1,6 +1,6 @@
 """The rows of the comparison: what is computed, on which arrays, with how much work, and what is right.
 
-A row's name is kernel, element type and numbers, as in `ours/rows.rs`; `rows.txt` has them all. The table needs nothing but Python; inputs and
+A row's name is kernel, element type and numbers, as in `ours/rows.rs`, after `tutorial` for a kernel that the tutorial shows; `rows.txt` has them all. The table needs nothing but Python; inputs and
 references are in `references.py`.
 """
 
@@ -58,7 +58,8 @@ class Row:
 
 
 def row(name):
-    words = name.split()
+    # The kernel of the tutorial has the arrays, the reference and the peers of the other row.
+    words = name.removeprefix("tutorial ").split()
     causal = words[-1] == "causal"
     kernel, element, *numbers = words[:-1] if words[-1] in ("causal", "full") else words
     numbers = tuple(map(int, numbers))
@@ -80,6 +81,10 @@ def _transpose(element, _, m, n):
 
 def _softmax(element, _, m, n):
     return [Array("x", element, (m, n)), Array("y", element, (m, n), "out")], 8 * m * n, 0, F32_SUMS
+
+
+def _column_sums(element, _, m, n):
+    return [Array("x", element, (m, n)), Array("sums", element, (n,), "out")], 4 * m * n + 4 * n, 0, F32_SUMS
 
 
 def _layernorm(element, _, m, n):
@@ -239,9 +244,9 @@ NAMES = [line.partition(":")[0] for line in Path(__file__).with_name("rows.txt")
 
 
 def select(patterns):
-    """The rows whose name contains one of the patterns; all without patterns. A name of its own makes a row, too."""
+    """The rows whose name contains one of the patterns; all without patterns. A whole name is its row alone; another name makes a row, too."""
     if not patterns:
         return [row(name) for name in NAMES]
-    chosen = [name for name in NAMES if any(p in name for p in patterns)]
+    chosen = [name for name in NAMES if any(p == name or p not in NAMES and p in name for p in patterns)]
     own = [p for p in patterns if p not in chosen and not any(p in name for name in NAMES)]
     return [row(name) for name in chosen + own]

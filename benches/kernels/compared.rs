@@ -27,6 +27,8 @@ pub mod rows;
 mod scaled;
 #[path = "../compare/ours/tuning.rs"]
 pub mod tuning;
+#[path = "../compare/ours/tutorial.rs"]
+mod tutorial;
 
 use super::measure::examples;
 

@@ -31,6 +31,8 @@ pub mod rows;
 mod scaled;
 #[path = "../compare/ours/tuning.rs"]
 mod tuning;
+#[path = "../compare/ours/tutorial.rs"]
+mod tutorial;
 
 #[path = "../kernels/measure/examples.rs"]
 pub mod examples;

@@ -24,6 +24,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("ragged/places", places);
     suite.test("ragged/adds", adds);
     suite.test("ragged/along rows", along_rows);
+    suite.test("ragged/whole columns", whole_columns);
+    suite.test("ragged/halves of columns", halves_of_columns);
     suite.test("ragged/sliced twice", sliced_twice);
 }
 
@@ -259,7 +261,80 @@ fn adds(session: Session) -> Result<()> {
     })
 }
 
-/// Slices along rows, and along both axes: no box of TMA has such ends.
+/// Slices along rows between multiples of 16 bytes, as operands and as results: begin and end as numbers of units.
+fn whole_columns(session: Session) -> Result<()> {
+    const UNIT: usize = 16;
+    fn kernel((a, b, ends): (Array<f16, 2>, Array<f16, 2>, Array<i32, 2>), c: ArrayMut<f32, 2>, [n, k]: [usize; 2]) {
+        let (j, group) = (ct::bid(0), ct::bid(1));
+        let [begin, end] = [0, 1].map(|side| ends.load_scalar((group, side)) * UNIT as i32);
+        let (b, c) = (b.slice(1, begin..end), c.slice(1, begin..end));
+        let acc = ct::fold(..a.num_tiles(1, [64, k]), ct::zeros::<f32, 2>([64, n]), |acc, l| {
+            ct::mma(a.load((0, l), [64, k]), b.load((l, j), [k, n]), acc)
+        });
+        c.store((0, j), acc);
+    }
+    // Before the array, empty, shorter than a tile, over several tiles, reversed, beyond the array.
+    let groups: [[i32; 2]; 7] = [[-3, 2], [2, 2], [2, 3], [3, 14], [16, 15], [14, 17], [17, 90]];
+    let (m, k, width) = (64, 64, 20 * UNIT);
+    let columns = |[begin, end]: [i32; 2]| {
+        let begin = begin.clamp(0, 20);
+        begin as usize * UNIT..end.clamp(begin, 20) as usize * UNIT
+    };
+    let (a, b) = (numbers::<f16>(1, m * k), numbers::<f16>(2, k * width));
+    let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [k, width])?);
+    let device_ends = session.array(&groups.concat(), [groups.len(), 2])?;
+    for tile in [[64, 64], [128, 32], [32, 64]] {
+        let mut c = session.unwritten::<f32, 2>([m, width])?;
+        let arguments = ((&device_a, &device_b, &device_ends), &mut c, ct::Constant(tile));
+        session.launch(kernel, [width.div_ceil(tile[0]), groups.len()], arguments)?;
+        session.check("products", &c, &|[i, j]| {
+            let inside = groups.into_iter().any(|group| columns(group).contains(&j));
+            let term = |l: usize| a[i * k + l].to_f64() * b[l * width + j].to_f64();
+            Want::exactly(if inside { (0..k).map(term).sum::<f64>() as f32 + 0.0 } else { unwritten::<f32>() })
+        })?;
+        if tile == [64, 64] {
+            let arguments = ((&device_a, &device_b, &device_ends), &mut c, ct::Constant(tile));
+            let text = || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule();
+            says(session, text, &["tma_load", "tma_store"])?;
+        }
+    }
+    Ok(())
+}
+
+/// Both halves of the columns of one array as operands of two products of a loop, in two types.
+fn halves_of_columns(session: Session) -> Result<()> {
+    fn kernel<T: MmaInput<T, f32>>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<f32, 3>, [m, n, k]: [usize; 3]) {
+        let (i, j) = (ct::bid(0), ct::bid(1));
+        let width = c.extent(2);
+        let (low, high) = (b.slice(1, ct::range(0, width)), b.slice(1, width..));
+        let zero = || ct::zeros::<f32, 2>([m, n]);
+        let (x, y) = ct::fold(..a.num_tiles(1, [m, k]), (zero(), zero()), |(x, y), l| {
+            let a = a.load((i, l), [m, k]);
+            (ct::mma(a, low.load((l, j), [k, n]), x), ct::mma(a, high.load((l, j), [k, n]), y))
+        });
+        c.store((0, i, j), x.unsqueeze(0));
+        c.store((1, i, j), y.unsqueeze(0));
+    }
+    fn halves<T: MmaInput<T, f32>>(session: Session, [m, n, k]: [usize; 3]) -> Result<()> {
+        let (a, b) = (numbers::<T>(1, m * k), numbers::<T>(2, k * 2 * n));
+        let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [k, 2 * n])?);
+        let mut c = session.unwritten::<f32, 3>([2, m, n])?;
+        let tile = ct::Constant([64, 64, 64]);
+        let grid = [m.div_ceil(64), n.div_ceil(64)];
+        session.launch(kernel::<T>, grid, (&device_a, &device_b, &mut c, tile))?;
+        session.check("products", &c, &|[half, i, j]| {
+            let term = |l: usize| a[i * k + l].to_f64() * b[(l * 2 + half) * n + j].to_f64();
+            Want::exactly((0..k).map(term).sum::<f64>() as f32 + 0.0)
+        })?;
+        let text =
+            || ct::inspect(kernel::<T>, (&device_a, &device_b, &mut c, tile)).target(ct::Target::SM_90A).schedule();
+        says(session, text, &["tma_load"])
+    }
+    halves::<f16>(session, [130, 160, 96])?;
+    halves::<tf32>(session, [64, 96, 144])
+}
+
+/// Slices along rows, and along both axes: boxes of TMA have no such ends.
 fn along_rows(session: Session) -> Result<()> {
     fn kernel((a, b, ends): (Array<f16, 2>, Array<f16, 2>, Array<i32, 2>), c: ArrayMut<f32, 2>, both: bool) {
         let (j, group) = (ct::bid(0), ct::bid(1));

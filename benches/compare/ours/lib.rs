@@ -22,6 +22,7 @@ mod rows;
 mod scaled;
 #[allow(dead_code, reason = "rows are tuned by `benches/kernels`")]
 mod tuning;
+mod tutorial;
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_void};

@@ -4,21 +4,23 @@
 //! A row's name is kernel, element type and numbers; `benches/compare/rows.py` has the same names,
 //! the inputs and the references.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use cutlet as ct;
 use cutlet::element::{CastTo, Element, MmaInput};
 use cutlet::prelude::*;
 use cutlet::{Device, Hints};
 
 use super::configuration::{Call, Configurations, NO_HINTS, Place, Row, tileir_rows, warps};
-use super::{attention_f8, backward, examples, kernels, movement, narrow, numbers, order, scaled};
+use super::{attention_f8, backward, examples, kernels, movement, narrow, numbers, order, scaled, tutorial};
 
 /// Opens the row of this name.
 ///
 /// # Errors
 /// When there is none, or its arrays do not fit into memory.
 pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
-    let words: Vec<&str> = name.split_whitespace().collect();
+    // A kernel that the tutorial shows has the name of the row with `tutorial` before it.
+    let shown = name.strip_prefix("tutorial ");
+    let words: Vec<&str> = shown.unwrap_or(name).split_whitespace().collect();
     let [kernel, element, numbers @ ..] = &words[..] else { bail!("row `{name}`: kernel, type and sizes are needed") };
     // The last word of attention is `causal` or `full`.
     let (numbers, mask) = match numbers {
@@ -28,6 +30,10 @@ pub fn open(name: &str, place: Place) -> Result<Box<dyn Row>> {
     let numbers: Vec<usize> =
         numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>().with_context(|| format!("row `{name}`"))?;
     let causal = mask == Some("causal");
+    if shown.is_some() {
+        ensure!(!causal, "row `{name}`: the kernel of the tutorial has no mask");
+        return tutorial::open(place, kernel, element, &numbers);
+    }
     Ok(match (*kernel, *element, &numbers[..]) {
         ("vadd", "f32", &[n]) => vadd(place, n)?,
         ("saxpy", "f32", &[n]) => saxpy(place, n)?,

@@ -33,6 +33,10 @@ pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 /// `left` exist, has the coordinates `RAGGED_EXTENT - left`, `row + left` and [`RAGGED_EXTENT`].
 /// Its address is `row · s` modulo 2^64: the other terms are `2^64` elements together. Rows from
 /// `left` on are outside of the map. Triton has such maps (`ragged_tma`).
+///
+/// The stride of the contiguous dimension is no multiple of 16 bytes. There the last two coordinates
+/// count units of 16 bytes ([`ragged_unit`]), and their strides are 16 bytes and the rest of `2^64`
+/// bytes over the number of units in [`RAGGED_EXTENT`].
 pub const RAGGED_DIMS: usize = 2;
 
 /// Extent of a ragged dimension, and the last coordinate of its boxes.
@@ -40,6 +44,12 @@ pub const RAGGED_EXTENT: u64 = 1 << 30;
 
 /// Stride of the last dimension of ragged maps, in elements, plus that of the ragged dimension.
 const RAGGED_STRIDE: u64 = 1 << 34;
+
+/// Returns the elements in a unit of the last two coordinates of a ragged map. `dim`: the ragged
+/// dimension; `bytes`: bytes of an element.
+pub fn ragged_unit(dim: usize, bytes: u64) -> u64 {
+    if dim == 0 { GRAIN / bytes } else { 1 }
+}
 
 /// Exclusive upper limit of strides, in bytes.
 const MAX_STRIDE: u64 = 1 << 40;
@@ -206,7 +216,7 @@ impl TensorMap {
         let row = self.dims.first().map_or(0, |dim| u64::from(dim.boxed * self.element.bytes()));
         let rank = self.dims.len() + if self.ragged.is_some() { RAGGED_DIMS } else { 0 };
         (1..=MAX_RANK).contains(&rank)
-            && self.ragged.is_none_or(|dim| (1..self.dims.len()).contains(&dim))
+            && self.ragged.is_none_or(|dim| dim < self.dims.len())
             && self.dims.iter().all(|dim| (1..=MAX_TMA_BOX).contains(&dim.boxed))
             && row.is_multiple_of(GRAIN)
             && self.swizzle.span().is_none_or(|span| row <= u64::from(span))
@@ -262,8 +272,11 @@ impl TensorMap {
 impl ResolvedMap {
     /// Returns the map with the dimensions that bound rows along `dim`.
     fn with_ragged(mut self, dim: usize, element_bytes: u64) -> Option<ResolvedMap> {
-        let stride = self.strides[dim - 1];
-        let around = (RAGGED_STRIDE * element_bytes).checked_sub(stride).filter(|&around| around < MAX_STRIDE)?;
+        let (stride, whole) = match dim {
+            0 => (GRAIN, RAGGED_STRIDE * ragged_unit(dim, element_bytes)),
+            _ => (self.strides[dim - 1], RAGGED_STRIDE * element_bytes),
+        };
+        let around = whole.checked_sub(stride).filter(|&around| around < MAX_STRIDE)?;
         self.extents[dim] = RAGGED_EXTENT;
         for (at, stride) in [(self.rank, stride), (self.rank + 1, around)] {
             // Each coordinate that is not negative is inside.
@@ -298,7 +311,7 @@ mod tests {
     #[test]
     fn ragged_rows_have_the_address_of_the_array() {
         let map = TensorMap { ragged: Some(1), ..matrix() };
-        assert!(map.is_possible() && !TensorMap { ragged: Some(0), ..matrix() }.is_possible());
+        assert!(map.is_possible() && !TensorMap { ragged: Some(2), ..matrix() }.is_possible());
         let resolved = map.resolve(&[0x7000, 100, 72, 80]).unwrap();
         assert_eq!((resolved.rank, resolved.extents), (4, [72, RAGGED_EXTENT, 1 << 31, 1 << 31, 1]));
         assert_eq!(resolved.boxes, [64, 128, 1, 1, 1]);
@@ -314,6 +327,28 @@ mod tests {
         assert!(wide.resolve(&[16, 1, 1, 1 << 34]).is_some() && wide.resolve(&[16, 1, 1, (1 << 34) + 8]).is_none());
         wide.dims = vec![wide.dims[0], wide.dims[1], wide.dims[1], wide.dims[1]];
         assert!(!wide.is_possible(), "six dimensions");
+    }
+
+    #[test]
+    fn ragged_columns_count_units_of_sixteen_bytes() {
+        for (element, bytes) in
+            [(MapElement::U8, 1u64), (MapElement::U16, 2), (MapElement::F32, 4), (MapElement::U64, 8)]
+        {
+            let dims = [Dim { boxed: 16, ..matrix().dims[0] }, Dim { boxed: 128, ..matrix().dims[1] }];
+            let map = TensorMap { ragged: Some(0), element, dims: dims.into(), swizzle: Swizzle::None, ..matrix() };
+            assert!(map.is_possible());
+            let resolved = map.resolve(&[0x7000, 100, 72, 80]).unwrap();
+            assert_eq!((resolved.rank, resolved.extents), (4, [RAGGED_EXTENT, 100, 1 << 31, 1 << 31, 1]));
+            assert!(resolved.strides[1..3].iter().all(|&stride| stride.is_multiple_of(GRAIN) && stride < MAX_STRIDE));
+            let unit = ragged_unit(0, bytes);
+            for (column, left) in [(0u64, 64u64), (16, 48), (160, 16), (64, 0)] {
+                let coords = [3, (column + left) / unit, RAGGED_EXTENT / unit];
+                let terms = coords.iter().zip(resolved.strides).map(|(&at, stride)| at.wrapping_mul(stride));
+                let start = resolved.address.wrapping_add((RAGGED_EXTENT - left) * bytes);
+                let address = terms.fold(start, u64::wrapping_add);
+                assert_eq!(address, 0x7000 + bytes * (3 * 80 + column), "{element:?}");
+            }
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ mod scaled;
 #[path = "../../../benches/compare/ours/tuning.rs"]
 #[allow(dead_code, reason = "nothing is launched")]
 mod tuning;
+#[path = "../../../benches/compare/ours/tutorial.rs"]
+mod tutorial;
 
 use std::path::Path;
 

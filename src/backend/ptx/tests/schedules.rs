@@ -93,6 +93,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         epilogue_smem_reuse::kernel(),
         data_partition::kernel(),
         ragged::kernel(),
+        ragged::columns(),
     ]);
     kernels.extend(hoisted_operands::kernels());
     kernels.extend(joined_operands::kernels());

@@ -7,7 +7,7 @@ use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{
     LoadPath, OrderPoint, Step, StripMine, SubStep, WarpRole, box_order, is_computed_at_use,
 };
-use crate::backend::ptx::tensor_map::RAGGED_EXTENT;
+use crate::backend::ptx::tensor_map::{RAGGED_EXTENT, ragged_unit};
 use crate::backend::ptx::{ViewShape, contiguous_axis};
 use crate::backend::schedule_sim::error::{Fault, broken};
 use crate::backend::schedule_sim::memory::shared_state::Shared;
@@ -276,8 +276,9 @@ impl<'a> Partition<'a> {
             // A tile before the slice is replaced by one after it.
             let is_before = start < 0 && shape.steps[axis] >= shape.tile[axis];
             let start = if is_before { length } else { start };
+            let unit = ragged_unit(coordinates.len(), u64::from(shape.elem.storage_bits() / 8)) as i64;
             coordinates.push(start.saturating_add(extent - length));
-            rows = vec![begin + length, extent];
+            rows = vec![(begin + length) / unit, extent / unit];
         }
         coordinates.extend(rows);
         Ok(coordinates)

@@ -12,7 +12,7 @@ use crate::kernel::ArgSignature;
 use crate::launch::file::replace;
 
 /// First bytes of a file; the digit is the version of the format.
-const MAGIC: &[u8; 8] = b"cutletB4";
+const MAGIC: &[u8; 8] = b"cutletB5";
 
 /// Bytes of the SHA-256 checksum at the end, over all preceding bytes.
 const CHECKSUM_BYTES: usize = 32;
@@ -102,7 +102,7 @@ impl Bundle {
     ///
     /// ```
     /// # use cutlet::doctest::*;
-    /// assert!(ct::aot::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB4"));
+    /// assert!(ct::aot::Bundler::new([]).finish()?.to_bytes().starts_with(b"cutletB5"));
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[must_use]

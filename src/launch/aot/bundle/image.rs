@@ -146,7 +146,7 @@ fn write_map(to: &mut Writer, map: &TensorMap) {
     to.u8(place(&ELEMENTS, &map.element));
     to.u8(place(&SWIZZLES, &map.swizzle));
     to.u8(place(&PROMOTIONS, &map.promotion));
-    to.u8(map.ragged.map_or(0, |dim| dim as u8));
+    to.u8(map.ragged.map_or(0, |dim| dim as u8 + 1));
 }
 
 fn read_map(from: &mut Reader<'_>, words: usize) -> Read<TensorMap> {
@@ -159,8 +159,7 @@ fn read_map(from: &mut Reader<'_>, words: usize) -> Read<TensorMap> {
     })?;
     let (element, swizzle) = (from.one_of(&ELEMENTS)?, from.one_of(&SWIZZLES)?);
     let promotion = from.one_of(&PROMOTIONS)?;
-    // The first dimension is never ragged.
-    let ragged = Some(usize::from(from.u8()?)).filter(|&dim| dim > 0);
+    let ragged = usize::from(from.u8()?).checked_sub(1);
     let map = TensorMap { base, dims, element, swizzle, promotion, ragged };
     if map.is_possible() { Ok(map) } else { Err("a tensor map that no hardware has".into()) }
 }

@@ -14,7 +14,7 @@ use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::scalar::repr;
 use crate::backend::ptx::schedule::{RaggedSlice, box_order, whole_indices};
-use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, RAGGED_EXTENT, TensorMap};
+use crate::backend::ptx::tensor_map::{MAP_ALIGN, MAP_BYTES, MAX_EXTENT, RAGGED_EXTENT, TensorMap, ragged_unit};
 use crate::dtype::DType;
 use crate::ir::Value;
 
@@ -61,9 +61,11 @@ impl Lowering<'_> {
             let start = self.b.add(Ty::S32, start, offsets[axis]);
             match slice.filter(|slice| slice.dim == shape.dim_map[axis]) {
                 Some(slice) => {
+                    let unit = ragged_unit(coords.len(), u64::from(shape.elem.storage_bits() / 8));
                     let [along, around] = self.ragged_coords(&slice, start)?;
                     coords.push(along);
-                    rows = vec![around, Operand::Imm(RAGGED_EXTENT as i64)];
+                    let around = if unit > 1 { self.b.div(Ty::U32, around, unit as i64) } else { around };
+                    rows = vec![around, Operand::Imm((RAGGED_EXTENT / unit) as i64)];
                 }
                 None => coords.push(start),
             }

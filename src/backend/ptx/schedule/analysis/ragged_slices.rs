@@ -35,9 +35,10 @@ impl KernelInfo<'_> {
         let is_computed = |extent: &Option<Value>| extent.is_some_and(|extent| self.entry_param(extent).is_none());
         let mut computed = extents.enumerate().filter(|(_, extent)| is_computed(extent));
         let ((dim, Some(length)), None) = (computed.next()?, computed.next()) else { return None };
-        let base = self.without_assumptions(op.group(0)[0]);
-        let (base, begin, end) = match self.defining(base).filter(|op| op.code == Opcode::Offset) {
-            None => (base, None, length),
+        let address = op.group(0)[0];
+        let moved = self.defining(self.without_assumptions(address)).filter(|op| op.code == Opcode::Offset);
+        let (base, begin, end) = match moved {
+            None => (address, None, length),
             Some(moved) => {
                 let begin = self.rows_before(moved.operands[1], tensor, dim)?;
                 let left = self.defining(self.without_assumptions(length)).filter(|op| op.code == Opcode::SubI)?;
@@ -59,6 +60,9 @@ impl KernelInfo<'_> {
 
     /// Returns the number of rows of a dimension that have this number of elements.
     fn rows_before(&self, elements: Value, tensor: OpId, dim: usize) -> Option<Value> {
+        if tensor_stride(self.module, tensor, dim) == Ok(1) {
+            return Some(self.narrow(elements));
+        }
         let product = self.defining(self.without_assumptions(elements)).filter(|op| op.code == Opcode::MulI)?;
         let [a, b] = [product.operands[0], product.operands[1]].map(|factor| self.narrow(factor));
         let is_stride = |value: Value| match tensor_stride(self.module, tensor, dim) {

@@ -8,8 +8,8 @@
 //! illegal instruction. Conditions on the numbers of one launch (an extent of 0, for example) are
 //! checked by the launch, which has another kernel for these cases.
 //!
-//! The array may be a slice between run-time numbers along another axis than the contiguous one
-//! (`ragged_slices`).
+//! The array may be a slice between run-time numbers along one axis (`ragged_slices`). Along the
+//! contiguous axis both numbers are multiples of 16 bytes.
 //!
 //! In shared memory the contiguous dimension of a box is innermost. The other dimensions follow
 //! from the last to the first.
@@ -73,8 +73,8 @@ impl KernelInfo<'_> {
         let int_ranges = &self.inference.int_ranges;
         let shape = ViewShape::at(module, int_ranges, view, index).filter(|shape| shape.sparse.is_none())?;
         let element = element(shape.elem)?;
-        let fastest = contiguous_axis(module, &shape)?;
-        let aligned = (shape.start_divisor(fastest).min(GRAIN) * u64::from(element.bytes())).is_multiple_of(GRAIN);
+        let (fastest, bytes) = (contiguous_axis(module, &shape)?, u64::from(element.bytes()));
+        let aligned = (shape.start_divisor(fastest).min(GRAIN) * bytes).is_multiple_of(GRAIN);
         if !aligned || whole_indices(shape.steps[fastest], element.bytes()) * shape.steps[fastest] > MAX_STEP {
             return None;
         }
@@ -87,7 +87,7 @@ impl KernelInfo<'_> {
         for axis in box_order(shape.tile.len(), fastest) {
             let dim = shape.dim_map[axis];
             let stride = self.number(shape.stride(module, dim))?;
-            let aligned = shape.stride_divisor(module, int_ranges, dim) * u64::from(element.bytes());
+            let aligned = shape.stride_divisor(module, int_ranges, dim) * bytes;
             if !dims.is_empty() && !aligned.is_multiple_of(GRAIN) {
                 return None;
             }
@@ -96,7 +96,9 @@ impl KernelInfo<'_> {
                 // A box that begins before the slice would contain other rows of the array.
                 let first =
                     index.get(axis).and_then(|&index| int_ranges.range(index)).map_or(i64::MIN, |range| range.lo);
-                if axis == fastest || (shape.steps[axis] < shape.tile[axis] && first < 0) {
+                let mut ends = slice.begin.into_iter().chain([slice.length]);
+                let is_whole = |end| (int_ranges.divisor(end).min(GRAIN) * bytes).is_multiple_of(GRAIN);
+                if (axis == fastest && !ends.all(is_whole)) || (shape.steps[axis] < shape.tile[axis] && first < 0) {
                     return None;
                 }
                 (extent, ragged) = (Err(slice.extent), Some(dims.len()));

@@ -14,8 +14,12 @@ use crate::ir::Overflow;
 enum Sliced {
     /// The rows of the left factor and of the result.
     Rows,
+    /// The rows of the left factor from the first one on.
+    FirstRows,
     /// The columns of the right factor.
     Columns,
+    /// The same columns between multiples of 16 elements.
+    WholeColumns,
     /// The rows of the left factor, with ends that are not clamped.
     Unbounded,
 }
@@ -50,6 +54,21 @@ fn slice(k: &mut Kernel, array: &ArrayParam, axis: usize, ends: [Value; 2], clam
     ArrayParam { view: k.b.module.op(id).results[0] }
 }
 
+/// Adds the part of an array up to a row.
+fn first_rows(k: &mut Kernel, array: &ArrayParam, end: Value) -> ArrayParam {
+    let make = k.b.module.op(k.b.module.defining_op(array.view).unwrap()).clone();
+    let (int, zero) = (k.tile(DType::I32, &[]), k.index(0));
+    let signed = || vec![Attr::Sign(Sign::Signed)];
+    let mut extents = make.group(1).to_vec();
+    let positive = vec![Attr::Predicate(Predicate::Bounded { lower: Some(0), upper: None })];
+    let extent = k.b.simple(Opcode::Assume, &[extents[0]], positive, int);
+    let end = k.b.simple(Opcode::MaxI, &[end, zero], signed(), int);
+    extents[0] = k.b.simple(Opcode::MinI, &[end, extent], signed(), int);
+    let ty = k.b.module.ty_id(array.view);
+    let id = k.b.op(Opcode::MakeTensorView, &[&[make.group(0)[0]], &extents, make.group(2)], vec![], vec![], &[ty]);
+    ArrayParam { view: k.b.module.op(id).results[0] }
+}
+
 /// Returns a product of a group of rows, whose CTAs beyond the group end early.
 fn product(sliced: Sliced) -> Module {
     let mut k = Kernel::new("group");
@@ -57,7 +76,12 @@ fn product(sliced: Sliced) -> Module {
     let mut c = k.array(DType::F32, 2, true);
     let ends = [(); 2].map(|()| k.param(Type::scalar(DType::I32)));
     match sliced {
+        Sliced::FirstRows => a = first_rows(&mut k, &a, ends[1]),
         Sliced::Columns => b = slice(&mut k, &b, 1, ends, true),
+        Sliced::WholeColumns => {
+            let ends = ends.map(|end| k.assume(end, 16));
+            b = slice(&mut k, &b, 1, ends, true);
+        }
         _ => {
             a = slice(&mut k, &a, 0, ends, sliced == Sliced::Rows);
             c = slice(&mut k, &c, 0, ends, sliced == Sliced::Rows);
@@ -92,6 +116,11 @@ fn product(sliced: Sliced) -> Module {
     k.finish()
 }
 
+/// Returns a kernel with a slice along the contiguous axis.
+pub fn columns() -> (String, Module, CompileOptions) {
+    ("a group of columns".to_owned(), product(Sliced::WholeColumns), CompileOptions::default())
+}
+
 /// Returns a kernel with slices and an early exit.
 pub fn kernel() -> (String, Module, CompileOptions) {
     ("a group of rows".to_owned(), product(Sliced::Rows), CompileOptions::default())
@@ -113,6 +142,8 @@ fn maps_bound_rows_between_clamped_ends() {
     assert_eq!(ragged_dims(Sliced::Rows), [Some(1), None]);
     // Only the other factor has a map.
     assert_eq!(ragged_dims(Sliced::Columns), [None]);
+    assert_eq!(ragged_dims(Sliced::FirstRows), [Some(1), None]);
+    assert_eq!(ragged_dims(Sliced::WholeColumns), [None, Some(0)]);
     assert_eq!(ragged_dims(Sliced::Unbounded), [None]);
     let text = compile(&product(Sliced::Rows), Target::SM_90A, &CompileOptions::default()).unwrap().text;
     for instruction in
@@ -120,6 +151,9 @@ fn maps_bound_rows_between_clamped_ends() {
     {
         assert!(text.contains(instruction), "{instruction}: {text}");
     }
+    assemble(Target::SM_90A, &text);
+    let text = compile(&product(Sliced::WholeColumns), Target::SM_90A, &CompileOptions::default()).unwrap().text;
+    assert!(text.contains("cp.async.bulk.tensor.4d.shared") && text.contains("134217728;"), "{text}");
     assemble(Target::SM_90A, &text);
 }
 
