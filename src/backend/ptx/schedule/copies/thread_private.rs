@@ -25,7 +25,7 @@ pub const MAX_STAGES: usize = 4;
 const PRODUCER_KERNEL_BYTES: usize = 32 << 10;
 
 /// Maximum number of bytes of a replicated tile in a thread-private stage.
-const MAX_REPLICATED_BYTES: usize = 8 << 10;
+pub const MAX_REPLICATED_BYTES: usize = 8 << 10;
 
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;

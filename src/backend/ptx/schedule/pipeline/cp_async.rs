@@ -10,12 +10,13 @@
 //! finished reading the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
 //! until the next head.
 //!
-//! *Thread-private*: in a loop without MMAs each thread copies the elements that it holds later, of
-//! the loads for which that is possible, if these are most of the bytes. The thread reads them
-//! without a barrier, and fills the stage of the previous iteration at the head. In a loop with
-//! operand copies, other tiles are copied in stages, too: packed weights and their scales, for
-//! example. The condition is that the operands keep their number of stages. If a producer loads the
-//! operands, consumers copy such tiles, and its pipelines get the rest of shared memory.
+//! *Thread-private*: in a loop without operand copies each thread copies the elements that it holds
+//! later, of the loads for which that is possible, if these are most of the bytes. The thread reads
+//! them without a barrier, and fills the stage of the previous iteration at the head. The loop has
+//! no MMA, or registers hold the operands: packed codes and their scales, for example. In a loop
+//! with operand copies, other tiles are copied in stages, too. The condition is that the operands
+//! keep their number of stages. If a producer loads the operands, consumers copy such tiles, and its
+//! pipelines get the rest of shared memory.
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
@@ -24,7 +25,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::copies::copy_addresses::CopyAddresses;
-use crate::backend::ptx::schedule::copies::thread_private::{MAX_STAGES, PlannedCopies};
+use crate::backend::ptx::schedule::copies::thread_private::{MAX_REPLICATED_BYTES, MAX_STAGES, PlannedCopies};
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
@@ -108,6 +109,19 @@ impl KernelInfo<'_> {
         Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
     }
 
+    /// Returns true if the body of a loop has an MMA outside of nested regions.
+    pub fn has_own_mma(&self, body: BlockId) -> bool {
+        self.module.block(body).ops.iter().any(|&id| self.module.op(id).code.is_mma())
+    }
+
+    /// Returns the bytes that the widest pieces of thread-private copies have at least. The elements
+    /// of a scan wait for each other, and MMAs wait for all of their operands, so that narrower
+    /// copies gain, too.
+    pub fn least_copied_piece(&self, body: BlockId) -> u32 {
+        let has_scan = self.module.block(body).ops.iter().any(|&id| self.module.op(id).code == Opcode::Scan);
+        if has_scan || self.has_own_mma(body) { 8 } else { 16 }
+    }
+
     /// Returns a plan with the requested number of stages, if at least two fit. Without a request
     /// the plan keeps its number.
     fn with_stages_that_fit(&self, plan: CpAsyncPlan, requested: Option<u32>, capacity: usize) -> Option<CpAsyncPlan> {
@@ -117,8 +131,8 @@ impl KernelInfo<'_> {
         (stages >= 2).then_some(CpAsyncPlan { stages, ..plan })
     }
 
-    /// Returns the copies of a loop without MMAs, if each thread can copy its own elements of the
-    /// loads with most of the bytes.
+    /// Returns the copies of a loop without operand copies, if each thread can copy its own elements
+    /// of the loads with most of the bytes.
     fn plan_thread_private(
         &self,
         body: BlockId,
@@ -127,13 +141,12 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Option<PlannedCopies> {
         let module = self.module;
-        if !no_producer || self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
+        let has_mma = self.has_own_mma(body);
+        if !no_producer || !has_mma && self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
             return None;
         }
         let (mut copies, mut addresses, mut stage_bytes, mut wide) = (Vec::new(), CopyAddresses::default(), 0, false);
-        // The elements of a scan wait for each other, so that narrower copies gain, too.
-        let has_scan = module.block(body).ops.iter().any(|&id| module.op(id).code == Opcode::Scan);
-        let least: u32 = if has_scan { 8 } else { 16 };
+        let least = self.least_copied_piece(body);
         let is_load = |&id: &OpId| module.op(id).code == Opcode::LoadView;
         let loads: Vec<OpId> = module.block(body).ops.iter().copied().filter(is_load).collect();
         let part = |&load: &OpId| {
@@ -142,7 +155,10 @@ impl KernelInfo<'_> {
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
             let has_disjoint_tiles = ViewShape::of(module, view).is_some_and(|shape| shape.has_disjoint_tiles());
-            let copies = is_outside && has_disjoint_tiles && self.thread_private_copy(load, 0).is_some();
+            let bytes = self.thread_private_copy(load, 0).map(|(_, bytes)| bytes);
+            // The MMAs of few warps share a row of scales.
+            let is_small = |bytes: usize| bytes <= self.tile_bytes(load).max(MAX_REPLICATED_BYTES);
+            let copies = is_outside && has_disjoint_tiles && bytes.is_some_and(|bytes| !has_mma || is_small(bytes));
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
@@ -168,7 +184,9 @@ impl KernelInfo<'_> {
         if !wide || direct >= copied {
             return None;
         }
-        let capacity = self.smem_for_stages(smem) as usize;
+        let others = if has_mma { self.other_smem_bytes(body, &|_| false, true, CONVERSION_BYTES) as usize } else { 0 };
+        let reserved = if others > 0 { others + SWIZZLE_ATOM_BYTES as usize } else { 0 };
+        let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(reserved);
         let half = self.inference.target.max_shared_bytes() as usize / 2;
         let stages = (THREAD_PRIVATE_BYTES.min(half) / stage_bytes).min(MAX_STAGES);
         let (async_mma, barrier_at_head) = (false, false);
