@@ -347,9 +347,6 @@ fn summary(schedule: &str) -> String {
             ["mma_wait", _, "pending", count, ..] => {
                 inner.inspect(|&at| loops[at].pending.push(count.trim_end_matches(',').to_owned()));
             }
-            ["mma_wait_all", ..] => {
-                inner.inspect(|&at| loops[at].pending.push("none".to_owned()));
-            }
             ["order_wait", ..] => {
                 inner.inspect(|&at| loops[at].order_waits += 1);
             }

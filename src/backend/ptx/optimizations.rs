@@ -85,6 +85,7 @@ registry! {
     // A transposed tile, added to all tiles of a loop: two barriers an iteration without it.
     HoistConversions, "hoist_conversions", "schedule/pipeline/hoist_conversions", "Layout conversions of loop invariants before the loop.";
     HoistOperands, "hoist_operands", "schedule/pipeline/hoist_operands", "Loop-invariant operands of MMAs in shared memory before the loop.";
+    DoubleBuffer, "double_buffer", "schedule/sub_steps/double_buffers", "Operands that threads write while MMAs of the previous iteration are in flight.";
     MmaGroups, "mma_groups", "schedule/analysis/kernel_info", "Several MMAs under one commit.";
     WideMma, "wide_mma", "schedule/pipeline/mma_groups", "One MMA instruction for adjacent right operands.";
     MmaCarry, "mma_carry", "schedule/pipeline/mma_carry", "MMAs in flight across a back edge.";

@@ -404,8 +404,9 @@ impl EventBuilder<'_, '_> {
     fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
         let context = self.op_costs.context;
         match step {
-            Step::Sub(SubStep::MmaWaitAll) => {
-                self.push(events, step, "mma_wait".to_owned(), EventKind::MmaWait { pending: 0 })
+            &Step::Sub(SubStep::MmaWait { pending }) => {
+                let what = EventKind::MmaWait { pending: pending as usize };
+                self.push(events, step, "mma_wait".to_owned(), what);
             }
             // Other sub-steps are part of the cost of their op.
             Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}

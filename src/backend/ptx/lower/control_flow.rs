@@ -168,9 +168,10 @@ impl Lowering<'_> {
             Some(ahead) => Some(Rc::new(self.start_cp_async(id, Rc::clone(ahead), counter, upper, step, ty)?)),
             None => None,
         };
+        let slot = self.enter_double_buffer();
         let outer_step = self.enter_carried_step(plan, &carried);
         self.flush_sunk_waits();
-        let carried_mmas = self.start_carried(id, &plan.carried_mmas);
+        let carried_mmas = self.start_carried(plan);
         let schedule = Rc::clone(&self.schedule);
         self.init_try_wait(schedule.steps(plan.body), true);
         let enter = match &range {
@@ -207,6 +208,7 @@ impl Lowering<'_> {
         if range.is_some() {
             self.skip_peer_iteration();
         }
+        self.alternate_slots(slot);
         let carried_step = std::mem::replace(&mut self.carried_step, outer_step);
         let refills = |cp_async: &&Rc<CpAsyncState>| carried_step.is_none() && !cp_async.is_thread_private();
         if let Some(cp_async) = cp_async.as_ref().filter(refills) {
@@ -214,6 +216,7 @@ impl Lowering<'_> {
         }
         let more = self.next_iteration(&regs);
         self.b.bra_if(more, false, head, true);
+        self.leave_double_buffer(slot);
         self.hoist_invariants(plan.body, before);
         self.init_try_wait(schedule.steps(plan.body), false);
         self.leave_carried(&carried_mmas);

@@ -55,6 +55,7 @@ pub fn start<'m>(kernel: PlannedKernel<'m>, name: &str) -> Lowering<'m> {
             arrays,
             data_space: if has_arrays { Space::Generic } else { Space::Global },
             sub_steps: VecDeque::new(),
+            double_buffers: Vec::new(),
         },
         sync: SyncState { limited_barriers, ..SyncState::new() },
         carried_step: None,

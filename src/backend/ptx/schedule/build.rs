@@ -20,6 +20,15 @@ use crate::layout::Layout;
 /// The first pass after which a schedule has all its steps and sub-steps, so that it verifies.
 pub const FIRST_COMPLETE: &str = "sub_steps";
 
+/// The uses of shared memory that a schedule may do without.
+#[derive(Clone, Copy)]
+struct SmemUse {
+    /// The loops that operands of MMAs are hoisted out of.
+    level: HoistLevel,
+    /// Loops may have double buffers.
+    double_buffers: bool,
+}
+
 /// State of the construction of the steps.
 struct ScheduleBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
@@ -61,8 +70,8 @@ impl KernelInfo<'_> {
         self.schedule_within(body, warp_spec.as_ref(), smem, on_stage)
     }
 
-    /// Returns the schedule with this shared memory. Operands of MMAs are hoisted as far as that
-    /// costs the other steps nothing.
+    /// Returns the schedule with this shared memory. Operands of MMAs are hoisted, and loops have
+    /// double buffers, as far as that costs the other steps nothing.
     fn schedule_within(
         &self,
         body: BlockId,
@@ -70,25 +79,34 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
         on_stage: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
+        let never = SmemUse { level: HoistLevel::Never, double_buffers: false };
         let mut plain = None;
-        for level in [HoistLevel::Outermost, HoistLevel::Innermost] {
-            let schedule = self.schedule_with(body, (warp_spec, level), smem, on_stage);
-            if !schedule.hoists_operands() {
-                return schedule;
-            }
-            let never = || self.schedule_with(body, (warp_spec, HoistLevel::Never), smem, &mut |_, _| {});
-            if self.can_hoist_operands(&schedule, plain.get_or_insert_with(never)) {
-                return schedule;
+        for double_buffers in [true, false].into_iter().filter(|&doubled| !doubled || self.may_double_buffer()) {
+            for level in [HoistLevel::Outermost, HoistLevel::Innermost, HoistLevel::Never] {
+                let schedule = self.schedule_with(body, warp_spec, SmemUse { level, double_buffers }, smem, on_stage);
+                let [hoists, doubles] = [schedule.hoists_operands(), schedule.has_double_buffer()];
+                if !hoists && !doubles {
+                    return schedule;
+                }
+                let plain = plain
+                    .get_or_insert_with(|| self.schedule_with(body, warp_spec, never, smem, &mut |_, _| {}));
+                if self.can_hoist_operands(&schedule, plain) {
+                    return schedule;
+                }
+                if !hoists {
+                    break;
+                }
             }
         }
-        self.schedule_with(body, (warp_spec, HoistLevel::Never), smem, on_stage)
+        self.schedule_with(body, warp_spec, never, smem, on_stage)
     }
 
-    /// Returns the schedule whose loops hoist operands of MMAs at this level.
+    /// Returns the schedule with this use of shared memory.
     fn schedule_with(
         &self,
         body: BlockId,
-        (warp_spec, level): (Option<&Rc<WarpSpecialization>>, HoistLevel),
+        warp_spec: Option<&Rc<WarpSpecialization>>,
+        SmemUse { level, double_buffers }: SmemUse,
         smem: &SharedMemory,
         on_stage: &mut dyn FnMut(&'static str, &Schedule),
     ) -> Schedule {
@@ -101,6 +119,7 @@ impl KernelInfo<'_> {
             warp_spec: warp_spec.cloned(),
             privatized: self.privatized,
             mma_partitions: self.mma_partitions(),
+            double_buffers,
             ..Schedule::default()
         };
         let mut builder = ScheduleBuilder {

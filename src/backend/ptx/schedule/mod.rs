@@ -55,8 +55,10 @@ pub use ir::pipelines::{
     WarpSpecialization,
 };
 pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
+#[cfg(any(test, feature = "_suite"))]
+pub use ir::program::CarriedMma;
 pub use ir::program::{
-    CarriedMma, ConsumerWait, For, HoistedOperand, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind,
+    ConsumerWait, For, HoistedOperand, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind,
     OrderPoint, Schedule, SeqId, Step, StripMine, StripRole, WarpRole,
 };
 pub use ir::rejected_loads::RejectedLoads;
@@ -70,8 +72,8 @@ pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;
-
-#[cfg(test)]
+#[cfg(any(test, feature = "_suite"))]
 pub use crate::backend::ptx::smem::allocation::Buffer;
+
 #[cfg(test)]
 pub use ir::sub_step::ConversionKind;

@@ -42,6 +42,17 @@ impl Buffer {
     pub fn overlaps(self, other: Buffer) -> bool {
         self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
     }
+
+    /// Returns true if all bytes of the other buffer are in this one.
+    pub fn contains(self, other: Buffer) -> bool {
+        self.offset <= other.offset && other.offset + other.bytes <= self.offset + self.bytes
+    }
+
+    /// Returns both halves of a buffer.
+    pub fn halves(self) -> [Buffer; 2] {
+        let bytes = self.bytes / 2;
+        [Buffer { bytes, ..self }, Buffer { offset: self.offset + bytes, bytes }]
+    }
 }
 
 /// Allocator of shared memory with hazard analysis.
@@ -141,6 +152,17 @@ impl SharedMemory {
         let buffer = self.allocate(bytes, 1)?;
         self.trips.push(buffer);
         Some(buffer)
+    }
+
+    /// Records reads that have ended for the accessing threads: a barrier orders later writes of
+    /// other threads after them.
+    pub fn reads_ended(&mut self, buffers: &[Buffer]) {
+        self.reads.extend_from_slice(buffers);
+    }
+
+    /// Returns all bytes that are not reserved.
+    pub fn unreserved(&self) -> Buffer {
+        Buffer { offset: self.start, bytes: self.budget.saturating_sub(self.start) }
     }
 
     /// Returns the bytes from the last reservation to the end of the used memory.
@@ -267,7 +289,7 @@ impl SharedMemory {
     /// Enters or leaves code with several predecessors: all bytes that are not reserved may have
     /// been accessed. With `has_tma_stores`, TMA stores of that code may be reading all bytes.
     pub fn unknown(&mut self, has_tma_stores: bool) {
-        let unreserved = Buffer { offset: self.start, bytes: self.budget.saturating_sub(self.start) };
+        let unreserved = self.unreserved();
         self.reads = vec![unreserved];
         self.writes = vec![unreserved];
         if has_tma_stores {

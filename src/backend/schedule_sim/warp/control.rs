@@ -103,6 +103,7 @@ impl<'a> Partition<'a> {
             Some(cp_async) => Some(self.start_copies(shared, plan, cp_async, range)?),
             None => None,
         };
+        self.barriers.enter_loop();
         if at < upper {
             self.enter(LevelKind::For { plan, at, range, iteration: 0, copies }, plan.op, 0, plan.body)?;
             return self.begin_iteration(shared, carried);
@@ -185,6 +186,7 @@ impl<'a> Partition<'a> {
         waits: &[Step],
     ) -> Result<(), Fault> {
         self.set_results(op, carried)?;
+        self.barriers.leave_loop();
         for step in waits {
             match step {
                 Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
@@ -339,6 +341,7 @@ impl<'a> Partition<'a> {
         {
             self.refill(shared, plan, copies, range, before)?;
         }
+        self.barriers.next_iteration();
         if goes_on {
             self.begin_iteration(shared, carried)?;
         } else {

@@ -39,6 +39,7 @@ impl<'a> Partition<'a> {
             has_release.push((*channel, held.slot));
         }
         if complete {
+            self.barriers.after_step();
             for ((id, sum, promise), [left, right]) in mmas.iter().zip(&operands) {
                 let tiles = [shared.read(left, *id)?, shared.read(right, *id)?];
                 let held = self.mma(*id, tiles, sum)?;
@@ -49,6 +50,7 @@ impl<'a> Partition<'a> {
         }
         let number = shared.number(self.group);
         shared.issue_mmas(number, (last, self.group), operands)?;
+        self.barriers.issue_mma(number);
         for (value, promise) in made {
             self.frame.forget(value);
             self.deferred.remove(&value);

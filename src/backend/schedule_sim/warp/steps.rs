@@ -78,6 +78,9 @@ impl<'a> Partition<'a> {
         if let Some(level) = self.levels.last_mut() {
             level.next += 1;
         }
+        if !matches!(step, Step::Sub(_) | Step::Mma(_)) && !step.is_wait() {
+            self.barriers.after_step();
+        }
         match step {
             &Step::Deferred(id) => self.name(id)?,
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => {
@@ -116,10 +119,10 @@ impl<'a> Partition<'a> {
                 }
             }
             Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
-            // MMAs complete at a barrier. Other sub-steps have no effect on tiles.
+            // Other sub-steps have no effect on tiles.
             Step::Sub(part) => {
-                if *part == SubStep::MmaWaitAll {
-                    self.mma_wait_all(shared)?;
+                if let &SubStep::MmaWait { pending } = part {
+                    self.mma_wait_operands(shared, pending as usize)?;
                 }
                 self.barrier_count += u64::from(matches!(part, SubStep::Barrier { .. }));
                 self.barriers.sub_step(part)?;

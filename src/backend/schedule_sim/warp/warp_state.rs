@@ -301,7 +301,15 @@ impl<'a> Partition<'a> {
     /// # Errors
     /// Errors of [`Partition::complete_oldest`].
     pub fn mma_wait_all(&mut self, shared: &mut Shared<'a>) -> Result<(), Fault> {
-        while !self.in_flight.is_empty() {
+        self.mma_wait_operands(shared, 0)
+    }
+
+    /// Waits for all MMA groups but the `pending` latest ones.
+    ///
+    /// # Errors
+    /// Errors of [`Partition::complete_oldest`].
+    pub fn mma_wait_operands(&mut self, shared: &mut Shared<'a>, pending: usize) -> Result<(), Fault> {
+        while self.in_flight.len() > pending {
             self.complete_oldest(shared, false)?;
         }
         Ok(())
@@ -313,6 +321,7 @@ impl<'a> Partition<'a> {
     /// A stage has other tiles, or cannot be released.
     fn complete_oldest(&mut self, shared: &mut Shared<'a>, defer_release: bool) -> Result<(), Fault> {
         let Some(mma_group) = self.in_flight.pop_front() else { return Ok(()) };
+        self.barriers.complete_mma(mma_group.number);
         let operands = shared.complete_mmas(mma_group.number)?;
         for ((id, sum, promise), operands) in mma_group.mmas.iter().zip(operands) {
             let made = self.mma(*id, operands, sum)?;

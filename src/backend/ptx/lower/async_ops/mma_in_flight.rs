@@ -3,8 +3,9 @@
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
-use crate::backend::ptx::schedule::{self, ConsumerWait, MmaWait};
-use crate::ir::{OpId, Value};
+use crate::backend::ptx::schedule::{ConsumerWait, For, MmaWait};
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::ir::Value;
 
 /// Registers of a loop-carried MMA group, which accumulates in place.
 pub struct CarriedMmaRegs {
@@ -16,6 +17,8 @@ pub struct CarriedMmaRegs {
     loop_results: Vec<Value>,
     /// Releases in the next iteration, each with a register for the full barrier.
     releases: Vec<StageRelease>,
+    /// Buffers that the MMAs of the previous iteration read.
+    reads: Vec<Buffer>,
     /// Source location of the MMA.
     loc: u32,
 }
@@ -46,11 +49,11 @@ impl Lowering<'_> {
     }
 
     /// Allocates registers for the releases of loop-carried MMAs.
-    pub fn start_carried(&mut self, id: OpId, plans: &[schedule::CarriedMma]) -> Vec<CarriedMmaRegs> {
-        let module = self.module;
+    pub fn start_carried(&mut self, step: &For) -> Vec<CarriedMmaRegs> {
+        let (module, id) = (self.module, step.op);
         let body = module.op(id).regions[0];
         let mut carried_mmas = Vec::new();
-        for plan in plans {
+        for plan in &step.carried_mmas {
             let mut releases = Vec::new();
             for &channel in &plan.releases {
                 let cluster = self.sync.is_clustered(channel);
@@ -64,6 +67,7 @@ impl Lowering<'_> {
                 results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
                 loop_results: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
                 releases,
+                reads: self.previous_slots(self.schedule.mma_reads(step.body, plan.mma)),
                 loc: module.op(plan.mma).loc.0,
             });
         }
@@ -101,6 +105,11 @@ impl Lowering<'_> {
 
 impl CarriedMmaRegs {
     fn mma(&self, results: &[Value]) -> InFlightMma {
-        InFlightMma { results: results.to_vec(), releases: self.releases.clone(), loc: self.loc }
+        InFlightMma {
+            results: results.to_vec(),
+            releases: self.releases.clone(),
+            reads: self.reads.clone(),
+            loc: self.loc,
+        }
     }
 }

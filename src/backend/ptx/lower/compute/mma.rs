@@ -9,7 +9,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
-use crate::backend::ptx::schedule::{AccumulatorSource, HoistedOperand, LoadPath, MmaGroup, MmaIssue};
+use crate::backend::ptx::schedule::{AccumulatorSource, HoistedOperand, LoadPath, MmaGroup, MmaIssue, SubStep};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
@@ -43,6 +43,7 @@ impl Lowering<'_> {
     /// Lowers an MMA group.
     pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives }: &MmaGroup) -> Lowered {
         let module = self.module;
+        let reads = self.smem.sub_steps.iter().filter_map(SubStep::read_buffer).collect();
         let order_wait = self.sync.mmas.sunk_order_wait.take();
         let plan = |id: &OpId| self.info.inference.mma_plans.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;
@@ -94,7 +95,7 @@ impl Lowering<'_> {
         let releases = self.sync.take_releases(gives);
         if self.info.is_async(members) {
             let (results, loc) = (self.info.results_of(members), module.op(last).loc.0);
-            self.sync.mmas.in_flight.push(InFlightMma { results, releases, loc });
+            self.sync.mmas.in_flight.push(InFlightMma { results, releases, reads, loc });
         } else {
             self.release_stages(&releases, None);
         }
@@ -154,7 +155,7 @@ impl Lowering<'_> {
         sort::by_key(&mut operand, |operand| shared(operand).map(|buffer| buffer.offset));
         for operand in operand {
             if let MmaOperand::Buffer(buffer) = operand {
-                let base = self.b.reg(Operand::Smem, RegClass::B32);
+                let base = self.smem_base(*buffer);
                 *operand = MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset));
             }
         }
@@ -182,7 +183,7 @@ impl Lowering<'_> {
             });
         }
         if let Some(buffer) = self.stored_operand(value) {
-            let base = self.b.reg(Operand::Smem, RegClass::B32);
+            let base = self.smem_base(buffer);
             return Ok(MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset)));
         }
         let (regs, layout) = self.operand_registers(value, plan)?;
@@ -230,9 +231,10 @@ impl Lowering<'_> {
         let side = plan.shared.accesses(layout);
         let thread = self.linear_in_thread(&side.thread);
         let owner = self.owner_of(side.replicated);
+        let base = if self.is_double_buffered(buffer) { self.smem_base(buffer).into() } else { Operand::Smem };
         for access in &side.accesses {
             let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
-            let addr = self.shared_place(buffer, thread, access.xor, access.offset);
+            let addr = self.place_from(base, buffer, thread, [access.xor, access.offset]);
             vector_access::store(&mut self.b, Space::Shared, plan.dtype, &values, &addr, MemMods::default(), owner);
         }
         Ok(buffer)

@@ -76,6 +76,8 @@ pub struct Smem {
     pub data_space: Space,
     /// Sub-steps of the current step that are not lowered yet.
     pub sub_steps: VecDeque<SubStep>,
+    /// The double buffers of the enclosing loops, each with the offset of the slot of the iteration.
+    pub double_buffers: Vec<(Buffer, Reg)>,
 }
 
 /// Messages of the lowering.

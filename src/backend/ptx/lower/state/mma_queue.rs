@@ -1,8 +1,8 @@
 //! MMAs in flight: waits for `wgmma` groups, and the stage releases that follow.
 //!
 //! The schedule places the waits. A sunk wait is emitted at the first use of the value inside the
-//! next step, or at the end of this step. Before a barrier all MMAs are complete, because shared
-//! memory that they read may be written after it.
+//! next step, or at the end of this step. Before a write to shared memory, the MMAs that read it are
+//! complete.
 
 use super::core::{Lowered, Lowering};
 use super::instrument::stamp_state::WaitKey;
@@ -49,9 +49,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// Waits for all MMAs before a barrier. Sunk waits are then unnecessary.
-    pub fn wait_before_barrier(&mut self) {
-        self.wait_mmas(0);
+    /// Waits for MMAs whose operands are overwritten. Sunk waits are then unnecessary.
+    pub fn wait_for_operands(&mut self, pending: usize) {
+        self.wait_mmas(pending);
         self.sync.mmas.sunk_mma_waits.clear();
     }
 

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use super::core::SCHEDULE_MISMATCH;
 use super::core::{Lowered, Lowering};
 use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::schedule::{ConversionPlan, ConvertLayout, SubStep, WarpRole};
 use crate::backend::ptx::smem::allocation::Buffer;
@@ -19,7 +20,7 @@ impl Lowering<'_> {
     pub fn barrier(&mut self) -> Lowered {
         while let Some(sub_step) = self.smem.sub_steps.pop_front() {
             match sub_step {
-                SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } => self.synchronize(sub_step)?,
+                SubStep::MmaWait { .. } | SubStep::TmaStoreWait { .. } => self.synchronize(sub_step)?,
                 SubStep::Barrier { .. } => return self.synchronize(sub_step),
                 _ => break,
             }
@@ -35,9 +36,15 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Returns the next buffer to write, after the barrier if there is one.
+    /// Returns the next buffer to write, after the barrier if there is one. No MMA in flight reads
+    /// it.
     pub fn next_write_buffer(&mut self) -> Lowered<Buffer> {
-        match self.next_after_barriers()? {
+        let next = self.next_after_barriers()?;
+        let mut reads = self.sync.mmas.in_flight.iter().flat_map(|mma| &mma.reads);
+        match next {
+            Some(SubStep::SmemWrite(buffer)) if reads.any(|read| read.overlaps(buffer)) => {
+                Err(SCHEDULE_MISMATCH.to_owned())
+            }
             Some(SubStep::SmemWrite(buffer)) => Ok(self.group_buffer(buffer)),
             Some(SubStep::SmemOverflow { bytes, of }) => {
                 Err(format!("{bytes} bytes of shared memory are needed, and {of} are free: use smaller tiles"))
@@ -94,13 +101,12 @@ impl Lowering<'_> {
 
     fn synchronize(&mut self, sub_step: SubStep) -> Lowered {
         match sub_step {
-            SubStep::MmaWaitAll => self.wait_before_barrier(),
+            SubStep::MmaWait { pending } => self.wait_for_operands(pending as usize),
             SubStep::TmaStoreWait { complete: written } => {
                 let start = self.stamp_start();
                 self.b.bulk_wait(0, !written);
                 self.stamp_wait(start, None, None);
             }
-            _ if !self.sync.mmas.in_flight.is_empty() => return Err(SCHEDULE_MISMATCH.to_owned()),
             _ => self.emit_barrier(),
         }
         Ok(())
@@ -120,6 +126,54 @@ impl Lowering<'_> {
             }
         }
         self.stamp_wait(start, None, None);
+    }
+
+    /// Allocates the register for the slot of the iteration, if the next loop has a double buffer.
+    pub fn enter_double_buffer(&mut self) -> Option<Reg> {
+        let slots = self.smem.next_if(|sub_step| matches!(sub_step, SubStep::DoubleBuffer(_)));
+        let Some(SubStep::DoubleBuffer(slots)) = slots else { return None };
+        let slot = self.b.copy(Operand::Imm(0), RegClass::B32);
+        self.smem.double_buffers.push((self.group_buffer(slots), slot));
+        Some(slot)
+    }
+
+    /// Alternates between the slots of a loop, at the end of an iteration.
+    pub fn alternate_slots(&mut self, slot: Option<Reg>) {
+        let (Some(slot), Some((slots, _))) = (slot, self.smem.double_buffers.last()) else { return };
+        let other = self.b.xor(Ty::B32, slot, slots.halves()[0].bytes);
+        self.b.mov_to(slot, other);
+    }
+
+    /// Ends the life of the double buffer of a loop.
+    pub fn leave_double_buffer(&mut self, slot: Option<Reg>) {
+        if slot.is_some() {
+            self.smem.double_buffers.pop();
+        }
+    }
+
+    /// Returns the buffers of an iteration as the next one names them.
+    pub fn previous_slots(&self, mut buffers: Vec<Buffer>) -> Vec<Buffer> {
+        let Some((slots, _)) = self.smem.double_buffers.last() else { return buffers };
+        for buffer in &mut buffers {
+            if slots.contains(self.group_buffer(*buffer)) {
+                buffer.offset += slots.halves()[0].bytes;
+            }
+        }
+        buffers
+    }
+
+    /// Returns true if an enclosing loop has two slots for this buffer.
+    pub fn is_double_buffered(&self, buffer: Buffer) -> bool {
+        self.smem.double_buffers.iter().any(|(slots, _)| slots.contains(buffer))
+    }
+
+    /// Returns the address from which the offset of a buffer counts.
+    pub fn smem_base(&mut self, buffer: Buffer) -> Reg {
+        let base = self.b.reg(Operand::Smem, RegClass::B32);
+        match self.smem.double_buffers.iter().find(|(slots, _)| slots.contains(buffer)) {
+            Some(&(_, slot)) => self.b.add(Ty::U32, base, slot).reg(),
+            None => base,
+        }
     }
 
     /// Returns the range of a buffer in the consumer group.

@@ -9,6 +9,7 @@ use super::values::Tile;
 use crate::backend::ptx::isa::inst::{Operand, Reg};
 use crate::backend::ptx::plan::planned_kernel::StageBuffers;
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, ClusterMulticast, OrderPoint, WarpRole, WarpSpecialization};
+use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Value};
 
 /// State of asynchronous operations, and of the partition that is lowered.
@@ -234,6 +235,8 @@ pub struct InFlightMma {
     pub results: Vec<Value>,
     /// Releases of the stages that they read.
     pub releases: Vec<StageRelease>,
+    /// Buffers that they read, as named by the steps of this iteration.
+    pub reads: Vec<Buffer>,
     /// Source location.
     pub loc: u32,
 }

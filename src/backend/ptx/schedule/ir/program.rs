@@ -18,7 +18,7 @@ use super::sub_step::{ConversionPlan, SubStep};
 use super::tma_store::TmaStore;
 
 pub use super::sub_step::LayoutId;
-use crate::backend::ptx::smem::allocation::SharedMemory;
+use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{Module, OpId, Opcode, Value};
 use crate::layout::Layout;
 
@@ -43,6 +43,8 @@ pub struct Schedule {
     pub smem: SharedMemory,
     /// Shared memory that the kernel needs.
     pub smem_bytes: u32,
+    /// Loops may have two slots for the operands that threads write.
+    pub double_buffers: bool,
     /// Distance in bytes between the buffers of two ping-pong groups.
     pub smem_bytes_per_group: u32,
     /// The privatized array, if atomics are privatized.
@@ -324,6 +326,22 @@ pub struct CarriedMma {
     pub accumulators: Vec<usize>,
     /// Channels whose stages are released by the wait.
     pub releases: Vec<u32>,
+}
+
+impl Schedule {
+    /// Returns the buffers that an MMA group of a sequence reads. `mma`: the last MMA of the group.
+    pub fn mma_reads(&self, seq: SeqId, mma: OpId) -> Vec<Buffer> {
+        let mut reads = Vec::new();
+        for step in self.steps(seq) {
+            match step {
+                Step::Sub(sub_step) => reads.extend(sub_step.read_buffer()),
+                Step::Mma(group) if group.last() == Some(mma) => return reads,
+                step if step.is_wait() => {}
+                _ => reads.clear(),
+            }
+        }
+        Vec::new()
+    }
 }
 
 impl For {

@@ -30,8 +30,13 @@ pub enum SubStep {
     Split { count: u32, in_flight: u32 },
     /// Shared memory has no `bytes` bytes free: the op is rejected.
     SmemOverflow { bytes: u32, of: u32 },
-    /// Waits for all MMAs in flight: shared memory is overwritten after the next barrier.
-    MmaWaitAll,
+    /// Waits until at most `pending` MMA groups are in flight: a later write overlaps an operand of
+    /// the other ones.
+    MmaWait { pending: u32 },
+    /// Two slots for the operands that threads write in the next loop. Consecutive iterations
+    /// alternate between them: the steps of an iteration name the first one, and the MMAs that the
+    /// previous iteration has issued read the second one.
+    DoubleBuffer(Buffer),
     /// Waits until TMA has read the staging buffer or, `complete`, until the elements are in the
     /// array.
     TmaStoreWait { complete: bool },
@@ -90,9 +95,17 @@ impl ConversionPlan {
 }
 
 impl SubStep {
+    /// Returns the buffer that a sub-step reads.
+    pub fn read_buffer(&self) -> Option<Buffer> {
+        match *self {
+            SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } => Some(buffer),
+            _ => None,
+        }
+    }
+
     /// Returns true if the sub-step waits for other threads or for an asynchronous operation.
     pub fn synchronizes(&self) -> bool {
-        matches!(self, SubStep::MmaWaitAll | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
+        matches!(self, SubStep::MmaWait { .. } | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
     }
 }
 
@@ -123,7 +136,8 @@ impl Display for SubStep {
             SubStep::GlobalAccess(id) => write!(f, "global_access {}", id.index()),
             SubStep::Split { count, in_flight } => write!(f, "split {count}, {in_flight} in flight"),
             SubStep::SmemOverflow { bytes, of } => write!(f, "smem overflow: {bytes} of {of}"),
-            SubStep::MmaWaitAll => f.write_str("mma_wait_all"),
+            SubStep::MmaWait { pending } => write!(f, "mma_wait operands pending {pending}"),
+            SubStep::DoubleBuffer(buffer) => range(f, "double_buffer", buffer),
             SubStep::TmaStoreWait { complete: false } => f.write_str("tma_store_wait read"),
             SubStep::TmaStoreWait { complete: true } => f.write_str("tma_store_wait"),
             SubStep::Barrier { required: false } => f.write_str("barrier"),

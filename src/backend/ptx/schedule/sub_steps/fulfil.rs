@@ -40,6 +40,7 @@ impl SubStepBuilder<'_, '_> {
                 }
                 Requirement::SmemGatherToLeader(bytes) => {
                     if let Some(buffer) = self.scratch(bytes) {
+                        self.wait_for_mma_reads(buffer);
                         self.smem.write(buffer);
                         self.barrier(true);
                         self.smem_write(Some(buffer));
@@ -86,6 +87,7 @@ impl SubStepBuilder<'_, '_> {
                     self.sub_steps.push(SubStep::TmaStoreWait { complete: true });
                     self.smem.bulk_waited();
                 }
+                self.wait_for_mma_reads(buffer);
                 if self.smem.write(buffer) {
                     self.barrier(false);
                 }
@@ -121,14 +123,15 @@ impl SubStepBuilder<'_, '_> {
         }
     }
 
-    /// Fulfils the operands and accumulators of an MMA group.
-    pub fn mma_operands(&mut self, members: &[OpId]) {
+    /// Fulfils the operands and accumulators of an MMA group. Returns the buffers that it reads.
+    pub fn mma_operands(&mut self, members: &[OpId]) -> Vec<Buffer> {
         let info = self.info;
         let module = info.module;
         let plans: Vec<_> = members.iter().map(|id| info.inference.mma_plans.get(id)).collect();
         let plans: Vec<_> = plans.into_iter().flatten().flatten().collect();
+        let mut reads = Vec::new();
         if plans.len() != members.len() {
-            return;
+            return reads;
         }
         let acc = |id: OpId| module.op(id).operands[2];
         // Accumulators that use shared memory are converted before operands occupy it.
@@ -154,12 +157,14 @@ impl SubStepBuilder<'_, '_> {
             if let Some(buffer) = self.hoisted_operand(value, is_left, plan) {
                 self.smem.read(buffer);
                 self.sub_steps.push(SubStep::StoredOperand { value, buffer });
+                reads.push(buffer);
                 continue;
             }
             if let Some(stored) = &mut stored {
                 let Some((value, buffer)) = stored.next() else { continue };
                 self.smem.read(buffer);
                 self.sub_steps.push(SubStep::StoredOperand { value, buffer });
+                reads.push(buffer);
                 continue;
             }
             let layout = info.inference.natural_or_default(value);
@@ -168,8 +173,10 @@ impl SubStepBuilder<'_, '_> {
                 continue;
             }
             let bytes = plan.shared.bytes() as u32;
-            let Some(buffer) = self.smem.allocate(bytes, plan.align) else {
-                return self.smem_overflow(bytes);
+            let doubled = self.doubled_operand(members, value, is_left, plan);
+            let Some(buffer) = doubled.or_else(|| self.smem.allocate(bytes, plan.align)) else {
+                self.smem_overflow(bytes);
+                return reads;
             };
             self.smem_write(Some(buffer));
             self.smem.hold(buffer);
@@ -183,7 +190,7 @@ impl SubStepBuilder<'_, '_> {
         }
         if !self.smem.let_go() {
             self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
-            return;
+            return reads;
         }
         sort::by_key(&mut buffers, |buffer| buffer.map(|buffer| buffer.offset));
         if plans[0].is_asynchronous() && !buffers.is_empty() {
@@ -191,6 +198,8 @@ impl SubStepBuilder<'_, '_> {
         }
         self.smem_read(&buffers);
         self.stored_operands.extend(written);
+        reads.extend(buffers.into_iter().flatten());
+        reads
     }
 
     /// Returns the operands of an MMA group without a pipeline that no loop has hoisted, with their
@@ -213,7 +222,7 @@ impl SubStepBuilder<'_, '_> {
     }
 
     /// Returns true if the tile of this value is loaded into shared memory for MMAs.
-    fn is_fetched(&self, value: Value) -> bool {
+    pub fn is_fetched(&self, value: Value) -> bool {
         self.info.source_load(value).is_some_and(|load| self.schedule.load_path(load).is_smem_operand())
     }
 }

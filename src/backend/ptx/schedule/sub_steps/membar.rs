@@ -2,10 +2,13 @@
 //!
 //! A barrier precedes three kinds of accesses: a read of shared memory that other threads have
 //! written; a write that overlaps reads or writes of other threads; a global access that may race.
-//! After a back edge all accesses of the loop count. All MMAs are complete before a barrier,
-//! because shared memory after it may overwrite their operands.
+//! After a back edge all accesses of the loop count.
+//!
+//! MMAs in flight read their operands until a wait completes them, also after a barrier. A write
+//! waits for the last group that reads an overlapping buffer, and later groups stay in flight. A
+//! barrier follows, since the wait completes only the MMAs of the own warp group.
 
-use super::state::SubStepBuilder;
+use super::state::{InFlightMma, SubStepBuilder};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::OpId;
@@ -14,6 +17,7 @@ impl SubStepBuilder<'_, '_> {
     /// Records a write to a buffer, after a barrier if there is a hazard.
     pub fn smem_write(&mut self, buffer: Option<Buffer>) {
         let Some(buffer) = buffer else { return };
+        self.wait_for_mma_reads(buffer);
         if self.smem.write(buffer) {
             self.barrier(false);
             self.smem.write(buffer);
@@ -40,14 +44,20 @@ impl SubStepBuilder<'_, '_> {
         }
     }
 
-    /// Inserts a barrier, with the waits for MMAs and TMA stores that precede it. `always`: a step
-    /// needs the barrier, independent of hazards.
+    /// Waits for the MMA groups in flight that read a buffer. Sunk waits of the step are then
+    /// included.
+    pub fn wait_for_mma_reads(&mut self, buffer: Buffer) {
+        let reads = |mma: &InFlightMma| mma.reads.iter().any(|read| read.overlaps(buffer));
+        let Some(last) = self.in_flight.iter().rposition(reads) else { return };
+        let pending = self.in_flight.len() - 1 - last;
+        let pending = self.sunk_waits.drain(..).map(|(pending, _)| pending).fold(pending, usize::min);
+        self.complete_mmas(pending);
+        self.sub_steps.push(SubStep::MmaWait { pending: pending as u32 });
+    }
+
+    /// Inserts a barrier, with the waits for TMA stores that precede it. `always`: a step needs the
+    /// barrier, independent of hazards.
     pub fn barrier(&mut self, always: bool) {
-        if !self.in_flight.is_empty() {
-            self.complete_mmas(0);
-            self.sunk_waits.clear();
-            self.sub_steps.push(SubStep::MmaWaitAll);
-        }
         if self.smem.bulk_wait_wanted() {
             self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }

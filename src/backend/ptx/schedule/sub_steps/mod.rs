@@ -8,8 +8,10 @@
 //! * `layout_conversion` — conversions of values to the layouts that a step needs
 //! * `fulfil` — conversions, buffers and barriers for the requirements of a step
 //! * `hoisted_operands` — operands of MMAs in buffers that live through a loop
+//! * `double_buffers` — two slots for the operands that threads write in a loop
 //! * `walk` — the walk through each partition
 
+pub mod double_buffers;
 pub mod fulfil;
 pub mod global_hazards;
 pub mod hoisted_operands;

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::double_buffers::DoubledOperand;
 use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -31,6 +32,15 @@ pub struct StoredOperand<'a> {
     pub buffer: Buffer,
 }
 
+/// An MMA group that may be in flight.
+#[derive(Clone)]
+pub struct InFlightMma {
+    /// Results of the group.
+    pub results: Vec<Value>,
+    /// Buffers that the group reads.
+    pub reads: Vec<Buffer>,
+}
+
 /// Builder of the sub-steps of one partition.
 pub struct SubStepBuilder<'a, 'm> {
     pub info: &'a KernelInfo<'m>,
@@ -52,8 +62,10 @@ pub struct SubStepBuilder<'a, 'm> {
     pub has_warp_tma_stores: bool,
     /// Arrays that TMA may have stored to.
     pub tma_stored_arrays: FxHashSet<Value>,
-    /// Results of the MMA groups that may be in flight, in the order of issue.
-    pub in_flight: Vec<Vec<Value>>,
+    /// Operands that threads write, in the slots of the enclosing loop that has two of them.
+    pub doubled_operands: Vec<DoubledOperand<'a>>,
+    /// The MMA groups that may be in flight, in the order of issue.
+    pub in_flight: Vec<InFlightMma>,
     /// Sunk waits that have not been emitted: the number of groups that remain in flight, and the
     /// index in `mma_waits`.
     pub sunk_waits: VecDeque<(usize, usize)>,
@@ -89,6 +101,7 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
             stored_operands: Vec::new(),
             hoisted_operands: Vec::new(),
             tma_stored_arrays: FxHashSet::default(),
+            doubled_operands: Vec::new(),
             in_flight: Vec::new(),
             sunk_waits: VecDeque::new(),
             mma_waits: Vec::new(),
@@ -112,7 +125,7 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
 
     /// Emits sunk waits until the MMA that computes the value is complete.
     pub fn wait_for_value(&mut self, value: Value) {
-        while self.in_flight.iter().any(|results| results.contains(&value)) {
+        while self.in_flight.iter().any(|mma| mma.results.contains(&value)) {
             let Some((pending, wait)) = self.sunk_waits.pop_front() else { return };
             self.emit_sunk_wait(pending, wait);
         }
@@ -131,8 +144,11 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
         self.complete_mmas(pending);
     }
 
-    /// Removes completed MMA groups: all but the last `pending` ones.
+    /// Removes completed MMA groups: all but the last `pending` ones. Those of other warps may
+    /// still be in flight until the next barrier.
     pub fn complete_mmas(&mut self, pending: usize) {
-        self.in_flight.drain(..self.in_flight.len().saturating_sub(pending));
+        for mma in self.in_flight.drain(..self.in_flight.len().saturating_sub(pending)) {
+            self.smem.reads_ended(&mma.reads);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Insertion of sub-steps: a walk through each partition that records those of every step.
 
-use super::state::{MmaWaitUse, SubStepBuilder};
+use super::state::{InFlightMma, MmaWaitUse, SubStepBuilder};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
-    CarriedMma, For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
+    For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -134,10 +134,10 @@ impl SubStepBuilder<'_, '_> {
 
     /// Fulfils an MMA group and adds it to those in flight.
     fn mma_group(&mut self, plan: &MmaGroup) {
-        self.mma_operands(&plan.ops);
+        let reads = self.mma_operands(&plan.ops);
         self.flush_sunk_waits();
         if self.info.is_async(&plan.ops) {
-            self.in_flight.push(self.info.results_of(&plan.ops));
+            self.in_flight.push(InFlightMma { results: self.info.results_of(&plan.ops), reads });
         }
         plan.ops.iter().for_each(|&id| self.define_results(id));
     }
@@ -193,22 +193,26 @@ impl SubStepBuilder<'_, '_> {
             self.smem_overflow(cp_async.bytes());
         }
         self.smem_write(stages_buffer);
+        let double_buffer = self.enter_double_buffer(plan);
         let before = self.enter_loop(body);
+        // The current slot was read two iterations ago.
+        self.smem.reads_ended(&double_buffer.slots.map_or(Vec::new(), |slots| vec![slots.halves()[0]]));
         self.define_all(args);
         let barrier_at_head = plan.cp_async.as_ref().is_some_and(|cp_async| cp_async.barrier_at_head);
-        self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| args[carried + 1]);
+        self.in_flight = self.carried_mmas(plan, double_buffer.slots, |carried| args[carried + 1]);
         if barrier_at_head {
             self.in_flight.clear();
             self.after_barrier();
         }
         self.walk_region(plan.body);
-        self.in_flight = carried_accumulators(&plan.carried_mmas, |carried| op.results[carried]);
+        self.in_flight = self.carried_mmas(plan, double_buffer.slots, |carried| op.results[carried]);
         if let Some(epilogue) = plan.epilogue {
             self.walk_sequence(epilogue);
         }
         if barrier_at_head {
             self.in_flight.clear();
         }
+        self.leave_double_buffer(double_buffer);
         if let Some(stages_buffer) = stages_buffer {
             self.smem.release(stages_buffer);
         }
@@ -266,12 +270,4 @@ impl SubStepBuilder<'_, '_> {
             self.flush_sunk_waits();
         }
     }
-}
-
-/// Returns the accumulators of each MMA group that the previous iteration has issued.
-fn carried_accumulators(carried_mmas: &[CarriedMma], sum: impl Fn(usize) -> Value) -> Vec<Vec<Value>> {
-    carried_mmas
-        .iter()
-        .map(|carried_mma| carried_mma.accumulators.iter().map(|&carried| sum(carried)).collect())
-        .collect()
 }

@@ -131,20 +131,20 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    /// Verifies a sub-step. No MMA is in flight at a barrier: later steps write to shared memory
-    /// that MMAs may read.
+    /// Verifies a sub-step. A wait for the operands of MMAs completes at least one group.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
-        match (sub_step, self.in_flight.first()) {
-            (SubStep::MmaWaitAll, None) => Err("mma_wait_all without an MMA in flight".to_owned()),
-            (SubStep::MmaWaitAll, _) => {
-                self.in_flight.clear();
-                Ok(())
-            }
-            (SubStep::TmaStoreWait { .. }, _) => {
+        match *sub_step {
+            SubStep::MmaWait { pending } => match self.in_flight.len().checked_sub(pending as usize) {
+                None | Some(0) => Err(format!("no MMA is in flight beside {pending} pending groups")),
+                Some(completed) => {
+                    self.in_flight.drain(..completed);
+                    Ok(())
+                }
+            },
+            SubStep::TmaStoreWait { .. } => {
                 self.staging_channels.clear();
                 Ok(())
             }
-            (SubStep::Barrier { .. }, Some(mma)) => fault(mma.mma, "is in flight at a barrier"),
             _ => Ok(()),
         }
     }

@@ -1,8 +1,8 @@
 //! Verifies barriers: every required barrier is there and none is redundant.
 //!
 //! The verifier tracks the accesses since the last barrier: reads and writes of shared memory,
-//! pending reads of TMA, and elements of arrays. It walks a loop once, from a state in which
-//! everything may have been accessed. Conditions are uniform, so all threads reach the same
+//! pending reads of TMA and of MMAs, and elements of arrays. It walks a loop once, from a state in
+//! which everything may have been accessed. Conditions are uniform, so all threads reach the same
 //! barriers.
 
 use super::VerifyResult;
@@ -20,41 +20,57 @@ const ALL: Buffer = Buffer { offset: 0, bytes: u32::MAX };
 
 /// Accesses that may have been executed since the last barrier.
 #[derive(Clone, Default)]
-struct Accessed {
+pub struct Accessed {
     written: Vec<Buffer>,
     read: Vec<Buffer>,
     /// Buffers that TMA may still read. A barrier does not change them.
     tma_store_reads: Vec<Buffer>,
+    /// Buffers that each MMA group in flight reads, in order of issue. A barrier does not change
+    /// them.
+    pub mma_reads: Vec<Vec<Buffer>>,
     effects: Vec<MemoryEffect>,
 }
 
 impl Accessed {
     fn after_barrier(&mut self) {
-        *self = Accessed { tma_store_reads: std::mem::take(&mut self.tma_store_reads), ..Accessed::default() };
+        let (tma_store_reads, mma_reads) =
+            (std::mem::take(&mut self.tma_store_reads), std::mem::take(&mut self.mma_reads));
+        *self = Accessed { tma_store_reads, mma_reads, ..Accessed::default() };
+    }
+
+    /// Completes all MMA groups but the last `pending` ones. Those of other warps are complete
+    /// after the next barrier.
+    fn after_mma_wait(&mut self, pending: usize) {
+        let completed = self.mma_reads.len().saturating_sub(pending);
+        self.read.extend(self.mma_reads.drain(..completed).flatten());
     }
 
     fn join(mut self, other: Accessed) -> Accessed {
         self.written.extend(other.written);
         self.read.extend(other.read);
         self.tma_store_reads.extend(other.tma_store_reads);
+        // Both arms wait for the same groups.
+        self.mma_reads.iter_mut().zip(other.mma_reads).for_each(|(reads, more)| reads.extend(more));
         self.effects.extend(other.effects);
         self
     }
 }
 
 /// Verifier of the barriers of one partition.
-struct BarrierVerifier<'a, 'm> {
+pub struct BarrierVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    schedule: &'a Schedule,
-    accessed: Accessed,
+    pub schedule: &'a Schedule,
+    pub accessed: Accessed,
     /// The sub-steps of the next step.
     sub_steps: Vec<SubStep>,
     /// Buffers that MMAs of the sequence have written, with the operands of these MMAs.
     stored_operands: Vec<(Buffer, Vec<Value>)>,
     /// Stages of multistage copies, by enclosing loop.
-    cp_async_buffers: Vec<Option<Buffer>>,
+    pub cp_async_buffers: Vec<Option<Buffer>>,
     /// The operands that the enclosing loops have hoisted, by loop.
-    hoisted_operands: Vec<Vec<(Buffer, HoistedOperand)>>,
+    pub hoisted_operands: Vec<Vec<(Buffer, HoistedOperand)>>,
+    /// Both slots of the operands that threads write, by enclosing loop.
+    pub double_buffers: Vec<Option<Buffer>>,
 }
 
 impl KernelInfo<'_> {
@@ -81,6 +97,7 @@ impl KernelInfo<'_> {
                 stored_operands: Vec::new(),
                 cp_async_buffers: Vec::new(),
                 hoisted_operands: Vec::new(),
+                double_buffers: Vec::new(),
             };
             schedule.walk(*body, None, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
         }
@@ -123,7 +140,7 @@ enum SubStepShape<'a> {
 impl<'a> SubStepShape<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<SubStepShape<'a>> {
         Some(match step {
-            Step::Sub(SubStep::MmaWaitAll | SubStep::Barrier { required: false }) => return None,
+            Step::Sub(SubStep::MmaWait { .. } | SubStep::Barrier { required: false }) => return None,
             Step::Sub(SubStep::SmemWrite(buffer)) => SubStepShape::SmemWrite(buffer.bytes),
             Step::Sub(SubStep::SmemRead(buffer)) => SubStepShape::SmemRead(buffer.bytes),
             &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan })) => SubStepShape::ConvertLayout(
@@ -139,7 +156,7 @@ impl<'a> SubStepShape<'a> {
     }
 }
 
-fn overlaps_any<'a>(places: impl IntoIterator<Item = &'a Buffer>, buffer: Buffer) -> bool {
+pub fn overlaps_any<'a>(places: impl IntoIterator<Item = &'a Buffer>, buffer: Buffer) -> bool {
     places.into_iter().any(|other| other.offset < buffer.offset + buffer.bytes && buffer.offset < end(*other))
 }
 
@@ -166,6 +183,7 @@ impl BarrierVerifier<'_, '_> {
                     let tma_store_reads = std::mem::take(&mut self.accessed.tma_store_reads);
                     self.accessed.read.extend(tma_store_reads);
                 }
+                &SubStep::MmaWait { pending } => self.accessed.after_mma_wait(pending as usize),
                 part => {
                     self.is_allocated(part, &sub_steps[..at])?;
                     self.is_safe(part)?;
@@ -185,6 +203,11 @@ impl BarrierVerifier<'_, '_> {
         }
         self.hoisted_operands_are_read(step, sub_steps)?;
         self.add_stored_operands(step, sub_steps);
+        if let Step::Mma(group) = step
+            && self.info.is_async(&group.ops)
+        {
+            self.accessed.mma_reads.push(sub_steps.iter().filter_map(SubStep::read_buffer).collect());
+        }
         self.accesses(step, sub_steps)
     }
 
@@ -227,6 +250,10 @@ impl BarrierVerifier<'_, '_> {
             SubStep::SmemWrite(buffer) if overlaps_any(self.hoisted().map(|(hoisted, _)| hoisted), *buffer) => {
                 Err(format!("operands of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
             }
+            SubStep::SmemWrite(buffer) if !self.is_current_slot(*buffer) => {
+                Err(format!("a slot of another iteration is overwritten from {} to {}", buffer.offset, end(*buffer)))
+            }
+            SubStep::DoubleBuffer(slots) => self.is_double_buffer(*slots, (share.start(), most), before),
             SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
                 Err(format!("no thread has written from {} to {}", buffer.offset, end(*buffer)))
             }
@@ -263,11 +290,14 @@ impl BarrierVerifier<'_, '_> {
 
     /// Verifies that a sub-step has no hazard with the accesses since the last barrier.
     fn is_safe(&self, sub_step: &SubStep) -> VerifyResult {
-        let Accessed { written, read, tma_store_reads, effects } = &self.accessed;
+        let Accessed { written, read, tma_store_reads, mma_reads, effects } = &self.accessed;
         let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, end(*buffer)));
         match sub_step {
             SubStep::SmemWrite(buffer) if overlaps_any(tma_store_reads, *buffer) => {
                 fault(buffer, "TMA may still read shared memory")
+            }
+            SubStep::SmemWrite(buffer) if overlaps_any(mma_reads.iter().flatten(), *buffer) => {
+                fault(buffer, "MMAs in flight may still read shared memory")
             }
             SubStep::SmemWrite(buffer) if overlaps_any(written, *buffer) || overlaps_any(read, *buffer) => {
                 fault(buffer, "others may be at work where shared memory is written,")
@@ -291,7 +321,7 @@ impl BarrierVerifier<'_, '_> {
 
     /// Returns shared memory without the buffers of hoisted operands, which no step of their loop
     /// writes.
-    fn outside_hoisted_operands(&self) -> Vec<Buffer> {
+    pub fn outside_hoisted_operands(&self) -> Vec<Buffer> {
         let mut buffers: Vec<Buffer> = self.hoisted().map(|&(buffer, _)| buffer).collect();
         buffers.push(Buffer { offset: ALL.bytes, bytes: 0 });
         sort::by_key(&mut buffers, |buffer| buffer.offset);
@@ -382,6 +412,9 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
     }
 
     fn step(&mut self, step: &'a Step, _: Place<'a>) -> VerifyResult {
+        if let Step::MmaWait(wait) = step {
+            self.accessed.after_mma_wait(wait.pending);
+        }
         if step.is_wait() {
             return Ok(());
         }
@@ -393,6 +426,11 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         self.sub_steps(step, &sub_steps)?;
         if matches!(step, Step::For(_) | Step::Loop(_)) {
             self.hoist_operands(step, &sub_steps)?;
+            let slots = sub_steps.iter().find_map(|one| match one {
+                SubStep::DoubleBuffer(slots) => Some(*slots),
+                _ => None,
+            });
+            self.double_buffers.push(slots);
         }
         let is_return = |id: OpId| self.info.module.op(id).code == Opcode::Return;
         match step {
@@ -410,8 +448,11 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
     fn enter(&mut self, parent: &'a Step) -> VerifyResult {
         self.stored_operands.clear();
         self.assume_all_accessed(parent);
-        if matches!(parent, Step::For(plan) if plan.has_barrier_at_head()) {
-            self.accessed.after_barrier();
+        if let Step::For(plan) = parent {
+            self.accessed.mma_reads = self.carried_mma_reads(plan);
+            if plan.has_barrier_at_head() {
+                self.accessed.after_barrier();
+            }
         }
         Ok(())
     }
@@ -423,6 +464,9 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         }
         let Some(parent) = place.parent else { return Ok(()) };
         if matches!(parent, Step::For(_) | Step::Loop(_)) {
+            self.mmas_keep_their_slots()?;
+            self.accessed.mma_reads.clear();
+            self.double_buffers.pop();
             self.hoisted_operands.pop();
         }
         self.assume_all_accessed(parent);

@@ -3,6 +3,7 @@
 //! * `async_order` — no read before the wait, no release before the last read
 //! * `barriers` — every required barrier is there and none is redundant
 //! * `data_partition` — every consumer group computes its own rows alone
+//! * `double_buffers` — no slot is overwritten while MMAs in flight read it
 //! * `mma_partition` — every MMA has its planned instruction and split
 //! * `operand_rows` — positions of the elements of a loaded tile in the operand of an MMA
 //! * `order_barriers` — every ordered section ends in its sequence and has the steps that it orders
@@ -17,6 +18,7 @@
 pub mod async_order;
 pub mod barriers;
 pub mod data_partition;
+pub mod double_buffers;
 pub mod mma_partition;
 pub mod operand_rows;
 pub mod order_barriers;

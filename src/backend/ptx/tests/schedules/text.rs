@@ -18,16 +18,22 @@ fn schedules_have_steps_of_each_kind() {
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words
             .extend(text.contains("registers per iteration, live-out %").then(|| "a strip with a live-out".to_owned()));
-        let lines = ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"].into_iter();
-        words.extend(lines.filter(|line| text.lines().any(|other| other.trim().starts_with(*line))).map(str::to_owned));
+        let lines = ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp", "mma_wait operands"];
+        words.extend(lines.into_iter().filter(|line| text.lines().any(|other| other.trim().starts_with(*line))).map(str::to_owned));
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
     let steps = "defer exec local_load tma_store boxes staging privatized_atomic mma produce advance strip_mine for if \
                  cp_async carried_mma copy unroll consumer_wait mma_wait epilogue order_wait order_arrive pingpong \
-                 convert_layout smem_write smem_read global_access split mma_wait_all tma_store_wait barrier";
-    let forms =
-        ["a strip with a live-out", "tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp"];
+                 convert_layout smem_write smem_read global_access split double_buffer tma_store_wait barrier";
+    let forms = [
+        "a strip with a live-out",
+        "tma_store_wait read",
+        "barrier required",
+        "order_wait mma",
+        "order_wait exp",
+        "mma_wait operands",
+    ];
     for word in steps.split(' ').chain(forms) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
     }
@@ -335,7 +341,8 @@ fn with_other_part_fields(part: SubStep, other: OpId) -> Vec<SubStep> {
         SubStep::SmemOverflow { bytes, of } => {
             vec![SubStep::SmemOverflow { bytes: bytes + 1, of }, SubStep::SmemOverflow { bytes, of: of + 1 }]
         }
-        SubStep::MmaWaitAll => vec![SubStep::Barrier { required: false }],
+        SubStep::MmaWait { pending } => vec![SubStep::MmaWait { pending: pending + 1 }],
+        SubStep::DoubleBuffer(buffer) => buffers(buffer).into_iter().map(SubStep::DoubleBuffer).collect(),
         SubStep::TmaStoreWait { complete } => vec![SubStep::TmaStoreWait { complete: !complete }],
         SubStep::Barrier { required } => vec![SubStep::Barrier { required: !required }],
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::*;
+use crate::backend::ptx::{Optimization, OptimizationSet};
 
 /// Ops between two MMAs.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -311,15 +312,28 @@ pub fn product_after_a_computed_one() -> Module {
 }
 
 #[test]
-fn an_mma_wait_precedes_a_barrier() {
+fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
-    let lands = schedule.find("mma_wait_all").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
-    assert!(schedule[lands..].lines().nth(1).unwrap().trim().starts_with("barrier"), "{schedule}");
+    let slots = schedule.find("double_buffer").unwrap_or_else(|| panic!("{schedule}"));
+    let end = slots + schedule[slots..].find("continue").unwrap();
+    assert!(schedule[slots..end].contains("smem_write") && !schedule.contains("mma_wait operands"), "{schedule}");
+    assert!(schedule[slots..end].contains("pending 1"), "{schedule}");
+}
+
+#[test]
+fn without_slots_an_operand_is_written_after_its_mmas() {
+    let optimizations = OptimizationSet::ALL.without(Optimization::DoubleBuffer);
+    let options = CompileOptions { schedule: true, optimizations, ..CompileOptions::default() };
+    let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
+    let schedule = &compiled.schedule;
+    let waits = schedule.find("mma_wait operands").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
+    let next: Vec<&str> = schedule[waits..].lines().skip(1).take(2).map(str::trim).collect();
+    assert!(next[0].starts_with("barrier") && next[1].starts_with("smem_write"), "{schedule}");
     let first = compiled.text.find("wgmma.commit_group").unwrap();
     let met = first + compiled.text[first..].find("barrier.cta.sync").unwrap();
-    let waited = compiled.text[first..met].find("wgmma.wait_group.sync.aligned 0;");
+    let waited = compiled.text[first..met].find("wgmma.wait_group.sync.aligned ");
     assert!(waited.is_some(), "{}", compiled.text);
 }
 

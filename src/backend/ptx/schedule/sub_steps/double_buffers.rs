@@ -1,0 +1,131 @@
+//! Double buffers: two slots for the operands that threads write in a loop with carried MMAs.
+//!
+//! With one buffer, threads write an operand after the MMAs of the previous iteration are complete.
+//! With two slots, they write it while these MMAs are in flight. Consecutive iterations alternate
+//! between the slots. The steps of an iteration name the first slot: lowering adds the offset of
+//! the iteration. MMAs that the previous iteration has issued read the slot that is then the second
+//! one.
+
+use super::state::{InFlightMma, SubStepBuilder};
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
+use crate::backend::ptx::mma::OperandPlan;
+use crate::backend::ptx::optimizations::Optimization;
+use crate::backend::ptx::schedule::KernelInfo;
+use crate::backend::ptx::schedule::ir::program::{CarriedMma, For, Schedule, Step};
+use crate::backend::ptx::schedule::ir::sub_step::SubStep;
+use crate::backend::ptx::smem::allocation::Buffer;
+use crate::ir::{OpId, Value};
+
+/// An operand that threads write in each iteration, with its place in the first slot.
+pub struct DoubledOperand<'a> {
+    /// The last MMA of its group.
+    mma: OpId,
+    value: Value,
+    is_left: bool,
+    plan: &'a OperandPlan,
+    buffer: Buffer,
+}
+
+/// State of the enclosing loop, and the slots of the current one.
+pub struct DoubleBuffer<'a> {
+    outer: Vec<DoubledOperand<'a>>,
+    pub slots: Option<Buffer>,
+}
+
+impl KernelInfo<'_> {
+    /// Returns true if loops may have double buffers. Data partitions share no operands that
+    /// threads write.
+    pub fn may_double_buffer(&self) -> bool {
+        self.is_enabled(Optimization::DoubleBuffer) && self.data_partitions == 1
+    }
+}
+
+impl Schedule {
+    /// Returns true if a loop has a double buffer.
+    pub fn has_double_buffer(&self) -> bool {
+        self.sequences.iter().flatten().any(|step| matches!(step, Step::Sub(SubStep::DoubleBuffer(_))))
+    }
+}
+
+impl<'a> SubStepBuilder<'a, '_> {
+    /// Reserves the double buffer of a loop, if its carried MMAs read operands that threads write
+    /// and shared memory has space for both slots.
+    pub fn enter_double_buffer(&mut self, plan: &For) -> DoubleBuffer<'a> {
+        let outer = std::mem::take(&mut self.doubled_operands);
+        if !self.schedule.double_buffers || plan.has_barrier_at_head() {
+            return DoubleBuffer { outer, slots: None };
+        }
+        let mut written = Vec::new();
+        let mut bytes = 0;
+        for carried in &plan.carried_mmas {
+            for (value, is_left, plan) in self.written_operands(carried) {
+                let buffer = Buffer { offset: bytes, bytes: plan.shared.bytes() as u32 };
+                bytes += buffer.bytes.next_multiple_of(plan.align.max(SWIZZLE_ATOM_BYTES));
+                written.push(DoubledOperand { mma: carried.mma, value, is_left, plan, buffer });
+            }
+        }
+        let align = written.iter().map(|operand| operand.plan.align).fold(SWIZZLE_ATOM_BYTES, u32::max);
+        let bytes = bytes.next_multiple_of(align);
+        let slots = if bytes > 0 { self.smem.reserve(2 * bytes, align) } else { None };
+        if let Some(slots) = slots {
+            for operand in &mut written {
+                operand.buffer.offset += slots.offset;
+            }
+            self.doubled_operands = written;
+            self.sub_steps.push(SubStep::DoubleBuffer(slots));
+        }
+        DoubleBuffer { outer, slots }
+    }
+
+    /// Ends the life of the double buffer of a loop.
+    pub fn leave_double_buffer(&mut self, DoubleBuffer { outer, slots }: DoubleBuffer<'a>) {
+        self.doubled_operands = outer;
+        if let Some(slots) = slots {
+            self.smem.release(slots);
+        }
+    }
+
+    /// Returns the place of an operand of an MMA group, if the loop has two slots for it.
+    pub fn doubled_operand(&self, members: &[OpId], value: Value, is_left: bool, plan: &OperandPlan) -> Option<Buffer> {
+        let is_it = |other: &&DoubledOperand<'_>| {
+            members.last() == Some(&other.mma)
+                && (other.value, other.is_left) == (value, is_left)
+                && other.plan.is_same(plan)
+        };
+        self.doubled_operands.iter().find(is_it).map(|operand| operand.buffer)
+    }
+
+    /// Returns the MMA groups that the previous iteration has issued. `sum` returns the value of an
+    /// accumulator.
+    pub fn carried_mmas(
+        &self,
+        plan: &For,
+        slots: Option<Buffer>,
+        sum: impl Fn(usize) -> Value,
+    ) -> Vec<InFlightMma> {
+        let carried = plan.carried_mmas.iter().map(|carried| InFlightMma {
+            results: carried.accumulators.iter().map(|&carried| sum(carried)).collect(),
+            reads: match slots {
+                Some(slots) => vec![slots.halves()[1]],
+                // The buffers of this iteration are not allocated yet.
+                None if !self.written_operands(carried).is_empty() => vec![self.smem.unreserved()],
+                None => Vec::new(),
+            },
+        });
+        carried.collect()
+    }
+
+    /// Returns the operands of a group that threads write to shared memory in each iteration.
+    fn written_operands(&self, carried: &CarriedMma) -> Vec<(Value, bool, &'a OperandPlan)> {
+        let info = self.info;
+        let members = info.mma_groups.group_of(carried.mma);
+        let mut operands = info.smem_operands_of(&members);
+        operands.retain(|&(value, is_left, plan)| {
+            let layout = || info.inference.natural_or_default(value);
+            !self.is_fetched(value)
+                && self.hoisted_operand(value, is_left, plan).is_none()
+                && plan.in_registers(&layout()).is_none()
+        });
+        operands
+    }
+}
