@@ -326,7 +326,7 @@ fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
 fn without_slots_an_operand_is_written_after_its_mmas() {
     let optimizations = OptimizationSet::ALL.without(Optimization::DoubleBuffer);
     let options = CompileOptions { schedule: true, optimizations, ..CompileOptions::default() };
-    let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
+    let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
     let waits = schedule.find("mma_wait operands").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
     let next: Vec<&str> = schedule[waits..].lines().skip(1).take(2).map(str::trim).collect();
