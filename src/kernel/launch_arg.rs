@@ -19,8 +19,8 @@ pub type StoredConstant = Box<dyn Any + Send + Sync>;
 /// An argument that a launch handles: an array or a view of one, a number, a [`Constant`], a tuple
 /// or list of arguments.
 ///
-/// This trait is sealed: a launch relies on the agreement of the methods. Other types are decomposed
-/// into such arguments by [`IntoKernelArg`](super::IntoKernelArg).
+/// This trait is sealed: a launch relies on the agreement of the methods. Other types are
+/// decomposed into such arguments by [`IntoKernelArg`](super::IntoKernelArg).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a launch",
     note = "arrays are passed by reference: `&array` arrives as `Array`, `&mut array` as `ArrayMut`",

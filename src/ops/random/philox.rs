@@ -340,45 +340,35 @@ impl Philox {
         if !fine {
             return Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, vec![1; R]))));
         }
-        with_location(place, || self.placed(place, name, index, shape, lanes, make))
-    }
-
-    fn placed<T: ByteSized, const R: usize>(
-        self,
-        place: Place,
-        name: &str,
-        index: [Component; R],
-        shape: [usize; R],
-        lanes: usize,
-        make: &dyn Fn(Words<R>) -> Vec<Tile<T, R>>,
-    ) -> Tile<T, R> {
-        let last = R - 1;
-        let bits = lanes.trailing_zeros();
-        let along = |axis: usize| positions::<R>(place, name, index[axis], axis, shape[axis]);
-        let row = if R >= 2 { along(R - 2).cast::<u32>() } else { zeros([1; R]) };
-        let mut offset = zeros::<u64, R>([1; R]) + self.offset;
-        if R == 3 {
-            offset += along(0).cast::<u64>();
-        }
-        let counters = |column: Tile<u32, R>| [column, row, offset.cast::<u32>(), (offset >> 32).cast::<u32>()];
-        let aligned = matches!(index[last], Component::Tiles(_)) && shape[last].is_multiple_of(lanes);
-        if aligned {
-            // The tile begins with the first number of a counter.
-            let mut narrow = shape;
-            narrow[last] /= lanes;
-            let column = positions::<R>(place, name, index[last], last, narrow[last]).cast::<u32>();
-            let parts = make(self.words(counters(column)).map(|word| word.broadcast_to(narrow)));
-            return interleaved(&parts, last);
-        }
-        let column = along(last);
-        let parts = make(self.words(counters((column >> i64::from(bits)).cast::<u32>())));
-        let lane = (column & (lanes as i64 - 1)).cast::<i32>();
-        let mut parts = parts.into_iter().enumerate().rev();
-        let (_, mut number) = parts.next().expect("a counter has numbers");
-        for (position, part) in parts {
-            number = lane.eq(position).broadcast_to(number.shape()).select(part, number);
-        }
-        number.broadcast_to(shape)
+        with_location(place, || {
+            let last = R - 1;
+            let bits = lanes.trailing_zeros();
+            let along = |axis: usize| positions::<R>(place, name, index[axis], axis, shape[axis]);
+            let row = if R >= 2 { along(R - 2).cast::<u32>() } else { zeros([1; R]) };
+            let mut offset = zeros::<u64, R>([1; R]) + self.offset;
+            if R == 3 {
+                offset += along(0).cast::<u64>();
+            }
+            let counters = |column: Tile<u32, R>| [column, row, offset.cast::<u32>(), (offset >> 32).cast::<u32>()];
+            let aligned = matches!(index[last], Component::Tiles(_)) && shape[last].is_multiple_of(lanes);
+            if aligned {
+                // The tile begins with the first number of a counter.
+                let mut narrow = shape;
+                narrow[last] /= lanes;
+                let column = positions::<R>(place, name, index[last], last, narrow[last]).cast::<u32>();
+                let parts = make(self.words(counters(column)).map(|word| word.broadcast_to(narrow)));
+                return interleaved(&parts, last);
+            }
+            let column = along(last);
+            let parts = make(self.words(counters((column >> i64::from(bits)).cast::<u32>())));
+            let lane = (column & (lanes as i64 - 1)).cast::<i32>();
+            let mut parts = parts.into_iter().enumerate().rev();
+            let (_, mut number) = parts.next().expect("a counter has numbers");
+            for (position, part) in parts {
+                number = lane.eq(position).broadcast_to(number.shape()).select(part, number);
+            }
+            number.broadcast_to(shape)
+        })
     }
 
     /// The ten rounds of Philox.

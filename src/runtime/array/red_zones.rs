@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::memory::{Memory, WriteRecord};
+use super::stream_order::Access;
 use crate::backend::cpu::Checks;
 use crate::error::Result;
 use crate::util::task::Scoped;
@@ -118,7 +119,7 @@ impl Memory {
     pub(super) fn guard(&mut self, poison: bool) -> Result<()> {
         for start in self.zones() {
             // SAFETY: a zone of this allocation.
-            unsafe { self.write_at(start, &pattern_at(start, ZONE)) }?;
+            unsafe { self.write_at(start, &pattern_at(start, ZONE), Access::Write) }?;
         }
         if !poison || self.zones().next().is_none() {
             return Ok(());
@@ -127,7 +128,7 @@ impl Memory {
             return self.fill(&PATTERN);
         }
         // SAFETY: the bytes of this allocation, which is borrowed uniquely.
-        unsafe { self.write_at(self.address(), &pattern_at(self.address(), self.len())) }
+        unsafe { self.write_at(self.address(), &pattern_at(self.address(), self.len()), Access::Write) }
     }
 
     /// Returns the changes of the zones, and restores the pattern; `None` if there are none. Waits
@@ -147,7 +148,7 @@ impl Memory {
                 let all = damage.get_or_insert(Damage { first, count: 0 });
                 all.count += changed().count();
                 // SAFETY: a zone of this allocation, which no kernel may use.
-                unsafe { self.write_at(start, &pattern) }?;
+                unsafe { self.write_at(start, &pattern, Access::Write) }?;
             }
         }
         Ok(damage)
@@ -160,7 +161,7 @@ impl Memory {
     #[cfg(test)]
     pub(crate) unsafe fn damage(&self, offset: i64, bytes: &[u8]) -> Result<()> {
         // SAFETY: guaranteed by the caller.
-        unsafe { self.write_at(self.address().wrapping_add_signed(offset), bytes) }
+        unsafe { self.write_at(self.address().wrapping_add_signed(offset), bytes, Access::Write) }
     }
 }
 

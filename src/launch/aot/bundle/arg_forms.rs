@@ -59,70 +59,69 @@ pub(super) fn read_form(from: &mut Reader<'_>) -> Read<ArgSignature> {
     })
 }
 
-pub(super) fn write_hints(to: &mut Writer, hints: Hints) {
-    let Hints {
-        num_warps,
-        num_stages,
-        num_ctas,
-        occupancy,
-        code_limit,
-        loop_limit,
-        wait_limit,
-        opt_level,
-        line_info,
-        device_debug,
-        memcheck,
-        persistent,
-        // Checked when the kernel was compiled.
-        deterministic: _,
-        // Code of a bundle is not traced.
-        trace: _,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
-    } = hints;
-    for number in [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, wait_limit] {
-        to.option(number, Writer::u32);
+/// The hints of a bundle, in the order of the file.
+struct StoredHints<'h> {
+    numbers: [&'h mut Option<u32>; 8],
+    choices: [&'h mut Option<bool>; 2],
+    flags: [&'h mut bool; 5],
+    max_ctas: &'h mut u32,
+    optimizations: &'h mut OptimizationSet,
+}
+
+impl StoredHints<'_> {
+    fn new(hints: &mut Hints) -> StoredHints<'_> {
+        let Hints {
+            num_warps,
+            num_stages,
+            num_ctas,
+            occupancy,
+            code_limit,
+            loop_limit,
+            wait_limit,
+            opt_level,
+            line_info,
+            device_debug,
+            memcheck,
+            persistent,
+            // Checked when the kernel was compiled.
+            deterministic: _,
+            // Code of a bundle is not traced.
+            trace: _,
+            plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
+        } = hints;
+        StoredHints {
+            numbers: [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, wait_limit],
+            choices: [line_info, persistent],
+            flags: [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads],
+            max_ctas,
+            optimizations,
+        }
     }
-    to.option(line_info, Writer::flag);
-    to.option(persistent, Writer::flag);
-    for flag in [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] {
-        to.flag(flag);
-    }
-    to.u32(max_ctas);
-    to.u64(optimizations.bits());
+}
+
+pub(super) fn write_hints(to: &mut Writer, mut hints: Hints) {
+    let stored = StoredHints::new(&mut hints);
+    stored.numbers.iter().for_each(|number| to.option(**number, Writer::u32));
+    stored.choices.iter().for_each(|choice| to.option(**choice, Writer::flag));
+    stored.flags.iter().for_each(|flag| to.flag(**flag));
+    to.u32(*stored.max_ctas);
+    to.u64(stored.optimizations.bits());
 }
 
 pub(super) fn read_hints(from: &mut Reader<'_>) -> Read<Hints> {
-    let mut numbers = [None; 8];
-    for number in &mut numbers {
+    let mut hints = Hints::new();
+    let stored = StoredHints::new(&mut hints);
+    for number in stored.numbers {
         *number = from.option(Reader::u32)?;
     }
-    let [num_warps, num_stages, num_ctas, occupancy, code_limit, loop_limit, opt_level, wait_limit] = numbers;
-    let line_info = from.option(Reader::flag)?;
-    let persistent = from.option(Reader::flag)?;
-    let mut flags = [false; 5];
-    for flag in &mut flags {
+    for choice in stored.choices {
+        *choice = from.option(Reader::flag)?;
+    }
+    for flag in stored.flags {
         *flag = from.flag()?;
     }
-    let [device_debug, memcheck, disable_search, disable_pingpong, disable_tma_loads] = flags;
-    let max_ctas = from.u32()?;
-    let optimizations = OptimizationSet::from_bits(from.u64()?).ok_or("unknown optimizations")?;
-    let hints = Hints {
-        num_warps,
-        num_stages,
-        num_ctas,
-        occupancy,
-        code_limit,
-        loop_limit,
-        wait_limit,
-        opt_level,
-        line_info,
-        device_debug,
-        memcheck,
-        persistent,
-        deterministic: false,
-        trace: false,
-        plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
-    };
+    *stored.max_ctas = from.u32()?;
+    *stored.optimizations = OptimizationSet::from_bits(from.u64()?).ok_or("unknown optimizations")?;
     check_hints(hints).map_err(|error| error.to_string())?;
     Ok(hints)
 }

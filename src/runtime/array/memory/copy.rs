@@ -24,6 +24,7 @@ impl Memory {
     ///
     /// # Safety
     /// The bytes belong to this allocation, and no other code writes them.
+    #[track_caller]
     pub(in crate::runtime::array) unsafe fn read_at(&self, address: u64, to: &mut [u8]) -> Result<()> {
         match &self.kind {
             Kind::Absent => Ok(()),
@@ -49,7 +50,8 @@ impl Memory {
     ///
     /// # Safety
     /// The bytes belong to this allocation, and no other code uses them.
-    pub(in crate::runtime::array) unsafe fn write_at(&self, address: u64, from: &[u8]) -> Result<()> {
+    #[track_caller]
+    pub(in crate::runtime::array) unsafe fn write_at(&self, address: u64, from: &[u8], access: Access) -> Result<()> {
         match &self.kind {
             Kind::Absent => Ok(()),
             Kind::Cpu => {
@@ -59,10 +61,11 @@ impl Memory {
             }
             Kind::Gpu { gpu, order } => {
                 let stream = own_stream(gpu, order);
-                order.before_use(&stream, Access::Write)?;
+                order.before_use(&stream, access)?;
                 gpu.make_current()?;
                 settled(&stream)?;
-                // SAFETY: as in `read_at`.
+                // SAFETY: guaranteed by the caller; the host bytes remain borrowed until the copy
+                // is complete, which matters for page-locked memory.
                 unsafe { gpu.driver.copy_to_device(address, from.as_ptr().cast(), from.len(), stream.raw) }?;
                 stream.synchronize()
             }
@@ -177,25 +180,8 @@ impl Memory {
         let way_out = "copy before, or into the state between two replays";
         recorder::refuse_use(|| self.used(true), "a copy from the host", way_out)?;
         self.note_write(offset, from.len(), access)?;
-        match &self.kind {
-            Kind::Absent => {}
-            // SAFETY: in bounds as checked, and borrowed uniquely.
-            Kind::Cpu => unsafe {
-                cpu_pointer(self.address).add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len());
-            },
-            Kind::Gpu { gpu, order } => {
-                let stream = own_stream(gpu, order);
-                order.before_use(&stream, access)?;
-                gpu.make_current()?;
-                settled(&stream)?;
-                let to = self.address + offset as u64;
-                // SAFETY: in bounds as checked. The host bytes remain borrowed until the copy is
-                // complete, which matters for page-locked memory.
-                unsafe { gpu.driver.copy_to_device(to, from.as_ptr().cast(), from.len(), stream.raw) }?;
-                stream.synchronize()?;
-            }
-        }
-        Ok(())
+        // SAFETY: in bounds as checked, and borrowed uniquely.
+        unsafe { self.write_at(self.address + offset as u64, from, access) }
     }
 
     /// Copies bytes at `offset` to the host, after all work that writes them.
@@ -207,27 +193,8 @@ impl Memory {
         }
         let way_out = "copy after a replay (what is recorded has not run yet)";
         recorder::refuse_use(|| self.used(false), "a copy to the host", way_out)?;
-        match &self.kind {
-            Kind::Absent => {}
-            // SAFETY: in bounds as checked; the borrow of the array excludes writes.
-            Kind::Cpu => unsafe {
-                to.as_mut_ptr().copy_from_nonoverlapping(cpu_pointer(self.address).add(offset), to.len());
-            },
-            Kind::Gpu { gpu, order } => {
-                let stream = own_stream(gpu, order);
-                order.before_use(&stream, Access::Read)?;
-                gpu.make_current()?;
-                settled(&stream)?;
-                // SAFETY: in bounds as checked; the host bytes remain borrowed until the copy is
-                // complete.
-                unsafe {
-                    let from = self.address + offset as u64;
-                    gpu.driver.copy_to_host(to.as_mut_ptr().cast(), from, to.len(), stream.raw)?;
-                }
-                stream.synchronize()?;
-            }
-        }
-        Ok(())
+        // SAFETY: in bounds as checked; the borrow of the array excludes writes.
+        unsafe { self.read_at(self.address + offset as u64, to) }
     }
 
     /// Copies bytes from other memory, of the same or another device, or from another part of this

@@ -54,13 +54,7 @@ impl BitFields {
             Operand::Reg(reg) => self.registers.contains(&(reg.class.bits(), reg.id)),
             _ => false,
         };
-        let any = dsts.iter().any(|arg| match arg {
-            Arg::One(operand) => concerns(operand),
-            Arg::Vector(operands) => operands.iter().any(concerns),
-            Arg::WithPred(Some(reg), _) => concerns(&Operand::Reg(*reg)),
-            _ => false,
-        });
-        if any {
+        if dsts.iter().any(|arg| arg.has_destination(concerns)) {
             *self = BitFields::default();
         }
     }

@@ -25,13 +25,7 @@ impl Masked {
             }
             _ => false,
         };
-        let any = dsts.iter().any(|arg| match arg {
-            Arg::One(operand) => concerns(operand),
-            Arg::Vector(operands) => operands.iter().any(concerns),
-            Arg::WithPred(Some(reg), _) => concerns(&Operand::Reg(*reg)),
-            _ => false,
-        });
-        if any {
+        if dsts.iter().any(|arg| arg.has_destination(concerns)) {
             *self = Masked::default();
         }
     }

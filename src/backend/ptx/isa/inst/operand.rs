@@ -242,6 +242,19 @@ pub enum Arg {
     Label(Label),
 }
 
+impl Arg {
+    /// Returns true if the argument, as a destination, writes an operand that satisfies the
+    /// predicate.
+    pub fn has_destination(&self, is: impl Fn(&Operand) -> bool) -> bool {
+        match self {
+            Arg::One(operand) => is(operand),
+            Arg::Vector(operands) => operands.iter().any(is),
+            Arg::WithPred(Some(reg), _) => is(&Operand::Reg(*reg)),
+            _ => false,
+        }
+    }
+}
+
 impl<T: Into<Operand>> From<T> for Arg {
     fn from(operand: T) -> Arg {
         Arg::One(operand.into())

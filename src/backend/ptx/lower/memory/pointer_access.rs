@@ -6,7 +6,7 @@
 //! * If all of its elements have the same mask, this mask guards the access.
 //! * Otherwise threads with complete masks use vectors, and the others access single elements.
 
-use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Space, Ty};
+use crate::backend::ptx::isa::inst::{Addr, Label, MemMods, Operand, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::layout_inference::{pointee, replica_bits};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -42,6 +42,14 @@ pub enum Mask {
     Vectors(Vec<Operand>),
     /// One operand for each register.
     Registers(Vec<Operand>),
+}
+
+/// Code under the mask of an access, for threads with elements outside of the mask.
+struct MaskedCode {
+    mask: Vec<Operand>,
+    label: Label,
+    /// The label after both codes.
+    done: Label,
 }
 
 impl Lowering<'_> {
@@ -155,23 +163,36 @@ impl Lowering<'_> {
         different.into_iter().reduce(|all, register| self.b.and(Ty::Pred, all, register)).unwrap_or(Operand::Imm(1))
     }
 
-    fn load_pointers(&mut self, access: &mut PointerAccess, mods: MemMods, padding: u64) -> Vec<Operand> {
-        let Mask::Registers(mask) = &access.mask else { return self.load_runs(access, mods, padding) };
-        if access.vector == 1 {
-            return self.load_runs(access, mods, padding);
-        }
-        let mask = mask.clone();
-        let (slow, done) = (self.b.new_label(), self.b.new_label());
+    /// Begins the code of an access for threads whose elements are all inside of the mask, and
+    /// removes the mask. Returns `None` if one code is enough.
+    fn begin_unmasked(&mut self, access: &mut PointerAccess) -> Option<MaskedCode> {
+        let mask = match &access.mask {
+            Mask::Registers(mask) if access.vector > 1 => mask.clone(),
+            _ => return None,
+        };
+        let (label, done) = (self.b.new_label(), self.b.new_label());
         let all = self.all_of(&mask);
         let all = self.b.reg(all, RegClass::Pred);
-        self.b.bra_if(all, true, slow, false);
+        self.b.bra_if(all, true, label, false);
         access.mask = Mask::None;
+        Some(MaskedCode { mask, label, done })
+    }
+
+    /// Ends the code of [`begin_unmasked`](Self::begin_unmasked), and begins that under the mask.
+    /// Returns the label after both.
+    fn begin_masked(&mut self, access: &mut PointerAccess, masked: MaskedCode) -> Label {
+        self.b.bra(masked.done, false);
+        self.b.place(masked.label);
+        access.mask = Mask::Registers(masked.mask);
+        masked.done
+    }
+
+    fn load_pointers(&mut self, access: &mut PointerAccess, mods: MemMods, padding: u64) -> Vec<Operand> {
+        let Some(masked) = self.begin_unmasked(access) else { return self.load_runs(access, mods, padding) };
         let fast = self.load_runs(access, mods, padding);
         let class = repr::class(access.dtype);
         let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
-        self.b.bra(done, false);
-        self.b.place(slow);
-        access.mask = Mask::Registers(mask);
+        let done = self.begin_masked(access, masked);
         let singles = self.load_singles(access, mods, padding);
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
@@ -212,20 +233,9 @@ impl Lowering<'_> {
 
     /// Emits stores under the mask and the ownership.
     fn store_pointers(&mut self, access: &mut PointerAccess, regs: &[Operand], mods: MemMods) {
-        let Mask::Registers(mask) = &access.mask else { return self.store_runs(access, regs, mods) };
-        if access.vector == 1 {
-            return self.store_runs(access, regs, mods);
-        }
-        let mask = mask.clone();
-        let (slow, done) = (self.b.new_label(), self.b.new_label());
-        let all = self.all_of(&mask);
-        let all = self.b.reg(all, RegClass::Pred);
-        self.b.bra_if(all, true, slow, false);
-        access.mask = Mask::None;
+        let Some(masked) = self.begin_unmasked(access) else { return self.store_runs(access, regs, mods) };
         self.store_runs(access, regs, mods);
-        self.b.bra(done, false);
-        self.b.place(slow);
-        access.mask = Mask::Registers(mask);
+        let done = self.begin_masked(access, masked);
         for (register, &value) in regs.iter().enumerate() {
             let guard = self.guard(access, register / access.vector, register);
             let addr = self.register_address(access, register);

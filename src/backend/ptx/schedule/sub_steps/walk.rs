@@ -3,7 +3,7 @@
 use super::state::{InFlightMma, MmaWaitUse, SubStepBuilder};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
-    For, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
+    For, HoistedOperand, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
@@ -172,11 +172,16 @@ impl SubStepBuilder<'_, '_> {
         self.smem.still_reading(before);
     }
 
-    fn convert_hoisted(&mut self, values: &[(Value, LayoutId)]) {
-        for &(value, to) in values {
+    /// Adds what precedes a loop: conversions of loop-invariant values, the requirements of the op,
+    /// and loop-invariant operands.
+    fn before_loop(&mut self, op: OpId, hoisted: &[(Value, LayoutId)], operands: &[HoistedOperand]) -> Vec<Buffer> {
+        let info = self.info;
+        for &(value, to) in hoisted {
             let layout = self.schedule.layout(to).clone();
             self.require(value, &layout);
         }
+        self.fulfil(op, info.requirements(op));
+        self.hoist_operands(operands)
     }
 
     fn for_loop(&mut self, plan: &For) {
@@ -184,9 +189,7 @@ impl SubStepBuilder<'_, '_> {
         let op = info.module.op(plan.op);
         let body = op.regions[0];
         let args = &info.module.block(body).args;
-        self.convert_hoisted(&plan.hoisted);
-        self.fulfil(plan.op, info.requirements(plan.op));
-        let hoisted = self.hoist_operands(&plan.hoisted_operands);
+        let hoisted = self.before_loop(plan.op, &plan.hoisted, &plan.hoisted_operands);
         let stages_buffer =
             plan.cp_async.as_ref().and_then(|cp_async| self.smem.reserve(cp_async.bytes(), cp_async.align()));
         if let (Some(cp_async), None) = (&plan.cp_async, stages_buffer) {
@@ -226,9 +229,7 @@ impl SubStepBuilder<'_, '_> {
         let op = info.module.op(plan.op);
         let body = op.regions[0];
         let args = &info.module.block(body).args;
-        self.convert_hoisted(&plan.hoisted);
-        self.fulfil(plan.op, info.requirements(plan.op));
-        let hoisted = self.hoist_operands(&plan.hoisted_operands);
+        let hoisted = self.before_loop(plan.op, &plan.hoisted, &plan.hoisted_operands);
         let before = self.enter_loop(body);
         self.define_all(args);
         self.walk_region(plan.body);
