@@ -216,7 +216,7 @@ fn folders_of(name: &str) -> Vec<PathBuf> {
     std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
 }
 
-/// Returns the searched folders outside of `PATH`: those of CUDA toolkits and of Python environments.
+/// Returns the searched folders outside of `PATH`: of CUDA toolkits and of Python environments.
 fn toolkit_paths() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
         TOOLKITS.iter().flat_map(|name| folders_of(name)).map(|toolkit| toolkit.join("bin")).collect();

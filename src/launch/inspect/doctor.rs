@@ -110,7 +110,8 @@ pub fn doctor() -> DoctorReport {
     }
 }
 
-/// Returns the operating system, the architecture, and the name of the processor if the system reports it.
+/// Returns the operating system, the architecture, and the name of the processor if it is
+/// reported.
 fn platform() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
