@@ -228,7 +228,7 @@ impl<P, E> Matmul<'_, P, E> {
             let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
             let overlapped = is_overlapped();
-            let of_column = if overlapped && m <= 64 { prefetched(*one, k * size_of::<T>(), stream) } else { 0 };
+            let of_column = if overlapped && m <= 64 { prefetched_bytes(*one, k * size_of::<T>(), stream) } else { 0 };
             let prefetched = prefetched.filter(|_| of_column > 0);
             let form = Form {
                 configuration: *one,
@@ -252,7 +252,7 @@ impl<P, E> Matmul<'_, P, E> {
 
 /// Returns the bytes of a column of weights that a tile block prefetches. `bytes`: those of a
 /// column.
-fn prefetched(one: Configuration, bytes: usize, stream: &Stream) -> usize {
+fn prefetched_bytes(one: Configuration, bytes: usize, stream: &Stream) -> usize {
     let parts = match one.share {
         Share::Tiles | Share::Parts(_) => 1,
         Share::Split(parts) => parts,
