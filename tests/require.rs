@@ -1,5 +1,4 @@
-//! Conditions of launches: messages of failed conditions, invalid conditions, and the facts for the
-//! compiler.
+//! Conditions of launches: their messages, invalid conditions, and the facts for the compiler.
 
 mod traced;
 
