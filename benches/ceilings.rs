@@ -20,7 +20,7 @@ fn read(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
 }
 
 /// Each block sums tiles at a distance of the number of blocks.
-fn read_in_turn(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
+fn read_interleaved(x: Array<f32, 1>, y: ArrayMut<f32, 1>, tile: usize) {
     let all = ct::range(ct::bid(0), x.num_tiles(0, [tile])).step(ct::num_blocks(0));
     let sum = ct::fold(all, ct::zeros([tile]), |sum: Tile<f32, 1>, i| sum + x.load(i, [tile]));
     y.store_scalar(ct::bid(0), sum.sum(..).item());
@@ -103,7 +103,7 @@ fn main() -> ct::Result<()> {
         for each in [4, 8] {
             let blocks = if bench.timed { device.num_multiprocessors() * each } else { 4 };
             let what = format!("read in turn, tile {tile}, {each} x");
-            bench.row(&what, 4 * n, || ct::launch(read_in_turn, blocks, (&x, &mut y, constant)))?;
+            bench.row(&what, 4 * n, || ct::launch(read_interleaved, blocks, (&x, &mut y, constant)))?;
         }
         bench.row(&format!("write, tile {tile}"), 4 * n, || ct::launch(write, blocks, (&mut y, constant)))?;
         check("what was written", &y, n, 2.0)?;

@@ -66,7 +66,7 @@ fn scaled<T: Number>(a: Array<T, 1>, by: Scalar<T>, b: ArrayMut<T, 1>) {
 }
 
 #[test]
-fn literals_take_the_kernels_type() -> Result<()> {
+fn literals_have_the_type_of_the_kernel() -> Result<()> {
     let (a, mut b) = (device().full([8], 3.0)?, device().zeros([8])?);
     ct::launch(scaled::<f32>, 1, (&a, 0.5, &mut b))?;
     assert_eq!(b.to_vec()?, [1.5; 8]);

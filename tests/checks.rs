@@ -158,7 +158,7 @@ fn casts() {
 }
 
 #[test]
-fn scratch_that_nobody_wrote() {
+fn unwritten_scratch() {
     fn kernel(x: Array<i32, 1>, y: ArrayMut<i32, 1>, whole: bool) {
         let own = ct::scratch::<i32, 1>([8]);
         own.store(0, x.load(0, [4]));

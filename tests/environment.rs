@@ -66,7 +66,7 @@ fn tune(name: &str, all: &[u64]) -> ct::Result<(u64, bool)> {
 /// A file has the code that a launch would run: for one tile block, if registers do not suffice for
 /// more.
 #[cfg(unix)]
-fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
+fn the_assembler_determines_the_exported_version() -> ct::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let (spec, target) = (ct::ArraySpec::<f32, 1>::new([1 << 20]), "sm_89".parse().expect("a target"));
     let exported = || {
@@ -89,7 +89,7 @@ fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
 }
 
 #[cfg(not(unix))]
-fn the_assembler_decides_what_is_exported() -> ct::Result<()> {
+fn the_assembler_determines_the_exported_version() -> ct::Result<()> {
     Ok(())
 }
 
@@ -139,7 +139,7 @@ fn variables() -> ct::Result<()> {
     ct::launch(scale_bits, 2, (&x, &mut y, ct::Constant(1.0f32.to_bits())))?;
     assert_eq!(y.to_vec()?, [2.0; 32]);
 
-    the_assembler_decides_what_is_exported()?;
+    the_assembler_determines_the_exported_version()?;
     machine_code_goes_along()?;
 
     // Winners of searches, by name, device and configurations.

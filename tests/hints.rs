@@ -26,7 +26,7 @@ fn count(text: &str, what: &str) -> usize {
 }
 
 #[test]
-fn accesses_are_as_wide_as_the_layout_says() {
+fn accesses_have_the_width_of_the_layout() {
     // 128 threads, four elements each: side by side, two and two, four apart; the same in the other
     // order of slots.
     for (layout, width, times) in [
@@ -88,7 +88,7 @@ where
 }
 
 #[test]
-fn a_reduction_goes_by_the_layout() {
+fn a_reduction_follows_the_layout() {
     // Rows in a thread: no exchange. Rows over 16 lanes: shuffles. Rows over warps: shared memory.
     let kernel = |layout: &Modes| {
         let layout = layout.clone();
@@ -158,7 +158,7 @@ fn warps_that_disagree_are_refused_at_the_line() {
 }
 
 #[test]
-fn tile_ir_says_which_line_is_not_for_it() {
+fn tile_ir_names_the_line_of_an_ignored_hint() {
     let refused = |error: ct::Error, line: u32, what: &str| {
         let text = error.to_string();
         let way_out = "leave it out, or launch on the ptx back end";
@@ -302,7 +302,7 @@ fn a_loop_has_a_producer_on_request() {
 }
 
 #[test]
-fn a_loop_without_a_producer_says_what_its_load_lacks() {
+fn remarks_name_the_reason_of_a_loop_without_a_producer() {
     let said = |code: &Compiled| code.remarks.to_string();
     // The tile of a load that threads need, too.
     let kernel = |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f32, 2>| {
@@ -416,7 +416,7 @@ fn a_loop_that_is_left_early_keeps_its_hints() {
 }
 
 #[test]
-fn layouts_of_bits_are_taken_too() {
+fn layouts_of_bits_are_accepted() {
     let fragment = (local([2, 1]) * spatial([8, 4]) * local([1, 2])).to_layout(1).unwrap();
     let kernel = |layout: &Layout| {
         let layout = layout.clone();

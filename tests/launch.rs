@@ -92,7 +92,7 @@ fn constants_are_compared_not_only_hashed() -> ct::Result<()> {
 }
 
 #[test]
-fn new_arrays_are_made_for_each_launch_and_given_back() -> ct::Result<()> {
+fn new_arrays_are_made_for_each_launch_and_returned() -> ct::Result<()> {
     fn count(x: ct::ArrayMut<i32, 1>, (y, flags): (Vec<ct::ArrayMut<i32, 2>>, ct::ArrayMut<bool, 1>)) {
         let i = ct::bid(0);
         x.store([i], x.load([i], [4]) + 1);
@@ -227,7 +227,7 @@ fn a_kernel_that_panicked_while_traced_can_be_launched_again() -> ct::Result<()>
 }
 
 #[test]
-fn a_bad_kernel_says_so_every_time_and_writes_nothing() -> ct::Result<()> {
+fn a_bad_kernel_fails_every_time_and_writes_nothing() -> ct::Result<()> {
     fn kernel(x: ct::Array<f32, 2>, y: ct::ArrayMut<f32, 2>) {
         let tile = x.load([0, 0], [15, 8]);
         y.store([0, 0], tile);
@@ -267,7 +267,7 @@ fn grids() -> ct::Result<()> {
 }
 
 #[test]
-fn compiled_kernels_check_what_they_are_launched_with() -> ct::Result<()> {
+fn compiled_kernels_check_their_arguments() -> ct::Result<()> {
     let (x, mut y) = (ramp(64), ct::Device::cpu().zeros([64])?);
     let factor = 3.0f32;
     let kernel = move |x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>, tile: usize| {
@@ -653,7 +653,7 @@ fn arrays_without_dimensions() -> ct::Result<()> {
 }
 
 #[test]
-fn a_reader_that_writes_comes_after_the_other_readers() -> ct::Result<()> {
+fn a_reader_that_writes_waits_for_the_other_readers() -> ct::Result<()> {
     fn axpy(a: ct::Scalar<f32>, x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
         let i = ct::bid(0);
         y.store([i], x.load([i], [1024]) * a + y.load([i], [1024]));

@@ -69,7 +69,7 @@ fn bytecode_of_cutile_python_runs_on_arrays() -> ct::Result<()> {
 }
 
 #[test]
-fn modules_that_take_addresses_run_on_arrays() -> ct::Result<()> {
+fn modules_of_addresses_run_on_arrays() -> ct::Result<()> {
     let module = Module::parse("scale.mlir", SCALE).unwrap();
     for (device, launch) in launches() {
         let x = device.from_fn([64], |[i]| i as f32)?;

@@ -1,5 +1,4 @@
-//! Conditions of launches: messages of failed conditions, invalid conditions, and the facts for the
-//! compiler.
+//! Conditions of launches: their messages, invalid conditions, and the facts for the compiler.
 
 mod traced;
 
@@ -116,7 +115,7 @@ fn the_compiler_relies_on_it() {
 }
 
 #[test]
-fn an_exported_kernel_says_whether_it_fits() {
+fn exported_kernels_check_arguments() {
     let spec = ct::ArraySpec::<f32, 1>::new([1003]);
     for format in [ct::aot::Format::Ptx, ct::aot::Format::TileIr(None)] {
         let file = ct::export(doubled::<true>, (spec, spec.mutable(), 3), ct::Target::SM_90A, format).unwrap();
@@ -129,7 +128,7 @@ fn an_exported_kernel_says_whether_it_fits() {
 }
 
 #[test]
-fn addresses_are_numbers_where_they_are_asked_for() {
+fn requested_addresses_are_numbers() {
     fn fill(p: ct::Ptr<f32>, y: ArrayMut<i32, 1>) {
         ct::require!((p.addr() % 16).eq(0), "the address {}", p.addr());
         y.store(0, ct::full::<i32, 1>([4], 7));

@@ -22,7 +22,7 @@ fn a_stream_is_awaited() {
 }
 
 #[test]
-fn kernels_are_compiled_ahead() {
+fn kernels_are_precompiled() {
     ahead::main().unwrap();
 }
 

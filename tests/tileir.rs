@@ -116,7 +116,7 @@ fn kernels_are_no_longer_than_those_of_cutile_python() {
 }
 
 #[test]
-fn text_and_bytecode_of_a_kernel_say_the_same() {
+fn text_and_bytecode_of_a_kernel_are_equal() {
     let x = ArraySpec::<f32, 1>::new([4096]);
     let args = || (x, x, x.mutable(), Constant(1024));
     let text = ct::inspect(vadd, args()).target(target("sm_90")).tile_ir().expect("a kernel");
@@ -129,7 +129,7 @@ fn text_and_bytecode_of_a_kernel_say_the_same() {
 }
 
 #[test]
-fn equal_kernels_give_equal_bytes() {
+fn equal_kernels_have_equal_bytes() {
     assert_eq!(vadd_file(None).bytes, vadd_file(None).bytes);
     // At any source location of the launch.
     let x = ArraySpec::<f32, 1>::new([4096]);
@@ -149,7 +149,7 @@ fn the_version_is_the_lowest_that_target_and_kernel_need() {
 }
 
 #[test]
-fn a_version_that_is_too_old_names_what_is_needed_and_where() {
+fn an_old_version_is_an_error_with_the_required_one() {
     fn scale(x: Array<ct::f8e8m0fnu, 1>, y: ArrayMut<ct::f8e8m0fnu, 1>) {
         y.store([ct::bid(0)], x.load([ct::bid(0)], [16]));
     }
@@ -218,7 +218,7 @@ fn grouped(x: Array<f32, 2>, y: ArrayMut<f32, 2>, group: usize) {
 }
 
 #[test]
-fn indices_that_a_launch_can_go_through_need_no_guard() {
+fn enumerable_indices_need_no_guard() {
     let x = ArraySpec::<f32, 2>::new([100, 100]);
     let export = |group: usize| {
         ct::export(grouped, (x, x.mutable(), Constant(group)), target("sm_90"), Format::TileIr(None)).expect("a kernel")

@@ -240,7 +240,7 @@ fn promised_bounds_need_no_guards() {
 }
 
 #[test]
-fn ordered_accesses_say_so_in_each_instruction_or_between_fences() {
+fn ordered_accesses_have_qualifiers_or_fences() {
     let code = |extent: usize, shape: usize| {
         let kernel = move |x: Array<f32, 1>, y: ArrayMut<f32, 1>| {
             let load = ct::LoadOptions::new().acquire(ct::Scope::Device);
@@ -308,7 +308,7 @@ fn views_order_loads_and_stores_each_for_itself() {
 }
 
 #[test]
-fn hints_of_accesses_choose_stages_and_who_copies() {
+fn hints_of_accesses_select_stages_and_roles() {
     let product = |load: ct::LoadOptions, store: ct::StoreOptions| {
         move |a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>| {
             let (i, j) = (ct::bid(0), ct::bid(1));
@@ -427,7 +427,7 @@ fn matmul_picks_the_accumulator() {
 
 /// The hint unrolls iterations, with a remainder loop; products and run-time steps do not change.
 #[test]
-fn rounds_stand_in_a_row_where_the_hint_says_so() {
+fn loops_are_unrolled_by_the_hint() {
     let kernel = |step: bool, rounds: u32| {
         move |x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Scalar<i32>| {
             let range = ct::range(0, 100).step(if step { n } else { ct::scalar(2) }).unroll(rounds);

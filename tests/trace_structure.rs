@@ -167,7 +167,7 @@ fn structs_are_state() {
 }
 
 #[test]
-fn map_lifts_what_depends_on_the_element() {
+fn map_hoists_element_independent_ops() {
     let module = trace(
         |a: Array<f32, 1>, s: Scalar<f32>, out: ArrayMut<f32, 1>| {
             out.store(0, a.load(0, [32]).map(|x| x * (s + 1.0).exp() + 2.0));
@@ -216,7 +216,7 @@ fn sixteen_arguments_and_nested_tuples() {
 }
 
 #[test]
-fn generic_kernels_take_their_types_from_the_arguments() {
+fn generic_kernels_have_the_types_of_their_arguments() {
     fn scale<T: Number>(a: Array<T, 1>, by: Scalar<T>, out: ArrayMut<T, 1>) {
         out.store(ct::bid(0), a.load(ct::bid(0), [64]) * by);
     }
@@ -225,7 +225,7 @@ fn generic_kernels_take_their_types_from_the_arguments() {
 }
 
 #[test]
-fn literals_beside_halves_and_extents_beside_indices() {
+fn literals_with_halves_and_extents_with_indices() {
     let module = trace(
         |a: Array<bf16, 1>, out: ArrayMut<bf16, 1>, n: usize| {
             let x = a.load(ct::bid(0) * n + n, [64]);

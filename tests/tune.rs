@@ -54,7 +54,7 @@ fn the_fastest_wins_and_failures_are_kept() {
 }
 
 #[test]
-fn kernels_that_work_in_place_are_restored() {
+fn in_place_kernels_are_restored() {
     fn add(x: ArrayMut<i32, 1>, tile: usize) {
         x.store(ct::bid(0), x.load(ct::bid(0), [tile]) + 1);
     }
@@ -143,7 +143,7 @@ fn work(x: &mut Vector, &tile: &usize) -> ct::Result<()> {
 }
 
 #[test]
-fn records_answer_for_what_they_were_made_for_alone() {
+fn records_apply_to_their_own_search_alone() {
     let folder = std::env::temp_dir().join(format!("cutlet-tune-{}", std::process::id()));
     let path = folder.join("tuning").join("double.tune");
     let tuner = doubling().record(&path);
@@ -371,7 +371,7 @@ fn a_kernel_that_never_ends_does_not_hang_the_search() {
 }
 
 #[test]
-fn work_is_done_on_copies_where_that_is_wished_for() {
+fn scratch_searches_use_copies() {
     type State = (
         Vector,
         [ct::DeviceArray<i32, 2>; 2],

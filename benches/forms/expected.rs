@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cutlet::Target;
 
-use super::family::{AnyFamily, Wish};
+use super::family::{AnyFamily, Selection};
 
 /// Largest decrease of a ratio that is taken for rounding.
 const ROUNDING: f64 = 0.001;
@@ -38,7 +38,7 @@ struct Row {
 /// # Errors
 /// A ratio that is worse than that of the file, or better by more than 2 %; another plan; a form
 /// that the file does not have, or a form of the file that does not exist.
-pub fn check(families: &[Box<dyn AnyFamily>], target: Target, wish: &Wish, file: &Path) -> Result<()> {
+pub fn check(families: &[Box<dyn AnyFamily>], target: Target, selection: &Selection, file: &Path) -> Result<()> {
     let write = std::env::var_os("CUTLET_BLESS").is_some();
     let mut expected = if write {
         BTreeMap::new()
@@ -47,7 +47,7 @@ pub fn check(families: &[Box<dyn AnyFamily>], target: Target, wish: &Wish, file:
     };
     let (mut text, mut worse, mut stale) = (HEAD.to_owned(), Vec::new(), Vec::new());
     for family in families {
-        let estimates = family.estimates(target, wish)?;
+        let estimates = family.estimates(target, selection)?;
         println!("{}: {} forms", family.name(), estimates.len());
         let best = estimates.iter().filter_map(|estimate| estimate.time).fold(f64::INFINITY, f64::min);
         for estimate in estimates {
@@ -75,7 +75,7 @@ pub fn check(families: &[Box<dyn AnyFamily>], target: Target, wish: &Wish, file:
         std::fs::write(file, text)?;
         return Ok(());
     }
-    if wish.patterns.is_empty() {
+    if selection.patterns.is_empty() {
         let has_family = |name: &str| families.iter().any(|family| name.starts_with(&format!("{}: ", family.name())));
         stale.extend(expected.into_keys().filter(|name| has_family(name)).map(|name| format!("{name} does not exist")));
     }

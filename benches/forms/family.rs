@@ -180,7 +180,7 @@ pub struct Estimate {
 }
 
 /// A launch of a form.
-type Way<'a, S> = &'a dyn Fn(&mut S) -> ct::Result<()>;
+type FormLaunch<'a, S> = &'a dyn Fn(&mut S) -> ct::Result<()>;
 
 type Run<S> = Box<dyn Fn(&mut Call, &mut S) -> ct::Result<()>>;
 
@@ -221,7 +221,7 @@ pub struct Family<S> {
 }
 
 /// Options of the command line.
-pub struct Wish {
+pub struct Selection {
     /// Parts of names of forms; none: all.
     pub patterns: Vec<String>,
     pub runs: usize,
@@ -235,24 +235,25 @@ pub trait AnyFamily {
     fn name(&self) -> &str;
 
     /// Verifies the forms on a GPU, and prints their times.
-    fn measure(&self, device: Device, wish: &Wish) -> Result<()>;
+    fn measure(&self, device: Device, selection: &Selection) -> Result<()>;
 
     /// Verifies the forms on a device, without times.
-    fn verify(&self, device: Device, wish: &Wish) -> Result<()>;
+    fn verify(&self, device: Device, selection: &Selection) -> Result<()>;
 
     /// Prints the times of the cost model for a target.
-    fn plan(&self, target: Target, wish: &Wish) -> Result<()>;
+    fn plan(&self, target: Target, selection: &Selection) -> Result<()>;
 
     /// Prints the notes of ptxas on the forms for a target.
-    fn assemble(&self, target: Target, wish: &Wish) -> Result<()>;
+    fn assemble(&self, target: Target, selection: &Selection) -> Result<()>;
 
     /// Returns the estimates of the cost model for a target.
-    fn estimates(&self, target: Target, wish: &Wish) -> Result<Vec<Estimate>>;
+    fn estimates(&self, target: Target, selection: &Selection) -> Result<Vec<Estimate>>;
 }
 
 impl<S> Family<S> {
-    fn chosen<'a>(&'a self, wish: &'a Wish) -> impl Iterator<Item = &'a Case<S>> {
-        let takes = |name: &str| wish.patterns.is_empty() || wish.patterns.iter().any(|part| name.contains(&**part));
+    fn chosen<'a>(&'a self, selection: &'a Selection) -> impl Iterator<Item = &'a Case<S>> {
+        let takes =
+            |name: &str| selection.patterns.is_empty() || selection.patterns.iter().any(|part| name.contains(&**part));
         self.cases.iter().filter(move |case| takes(case.name))
     }
 
@@ -378,16 +379,16 @@ impl<S> AnyFamily for Family<S> {
         &self.name
     }
 
-    fn measure(&self, device: Device, wish: &Wish) -> Result<()> {
+    fn measure(&self, device: Device, selection: &Selection) -> Result<()> {
         let mut state = (self.arrays)(Source { device, has_values: true })?;
-        let all: Vec<&Case<S>> = self.chosen(wish).collect();
+        let all: Vec<&Case<S>> = self.chosen(selection).collect();
         let cases = self.compare(device, &all, &mut state);
         let ways: Vec<_> = cases
             .iter()
             .map(|case| move |state: &mut S| (case.run)(&mut Call { device, action: Action::Launch }, state))
             .collect();
-        let ways: Vec<Way<'_, S>> = ways.iter().map(|way| way as _).collect();
-        let compared = Bench::new().runs(wish.runs).compare(&device.default_stream(), &mut state, &ways)?;
+        let ways: Vec<FormLaunch<'_, S>> = ways.iter().map(|way| way as _).collect();
+        let compared = Bench::new().runs(selection.runs).compare(&device.default_stream(), &mut state, &ways)?;
         let time = |times: &cutlet::bench::Times| times.median().as_secs_f64() * 1e6;
         let times: Vec<f64> = compared.times().iter().map(time).collect();
         self.print_head(times.iter().copied());
@@ -398,16 +399,16 @@ impl<S> AnyFamily for Family<S> {
         Ok(())
     }
 
-    fn verify(&self, device: Device, wish: &Wish) -> Result<()> {
-        let cases: Vec<&Case<S>> = self.chosen(wish).collect();
+    fn verify(&self, device: Device, selection: &Selection) -> Result<()> {
+        let cases: Vec<&Case<S>> = self.chosen(selection).collect();
         let right = self.compare(device, &cases, &mut (self.arrays)(Source { device, has_values: true })?);
         ensure!(right.len() == cases.len(), "{}: {} forms have faults", self.name, cases.len() - right.len());
         println!("{}: {} forms, equal results", self.name, cases.len());
         Ok(())
     }
 
-    fn plan(&self, target: Target, wish: &Wish) -> Result<()> {
-        let estimates = self.estimates(target, wish)?;
+    fn plan(&self, target: Target, selection: &Selection) -> Result<()> {
+        let estimates = self.estimates(target, selection)?;
         let times = || estimates.iter().filter_map(|estimate| estimate.time);
         self.print_head(times());
         for Estimate { form, time, plan } in &estimates {
@@ -419,11 +420,11 @@ impl<S> AnyFamily for Family<S> {
         Ok(())
     }
 
-    fn assemble(&self, target: Target, wish: &Wish) -> Result<()> {
+    fn assemble(&self, target: Target, selection: &Selection) -> Result<()> {
         let device = Device::cpu();
         let mut state = (self.arrays)(Source { device, has_values: false })?;
         println!("{}", self.name);
-        for case in self.chosen(wish) {
+        for case in self.chosen(selection) {
             let mut call = Call { device, action: Action::Assemble(target, Vec::new()) };
             (case.run)(&mut call, &mut state).with_context(|| format!("{}, {}", self.name, case.name))?;
             let Action::Assemble(_, notes) = call.action else { continue };
@@ -432,17 +433,17 @@ impl<S> AnyFamily for Family<S> {
         Ok(())
     }
 
-    fn estimates(&self, target: Target, wish: &Wish) -> Result<Vec<Estimate>> {
+    fn estimates(&self, target: Target, selection: &Selection) -> Result<Vec<Estimate>> {
         let device = Device::cpu();
         let mut state = (self.arrays)(Source { device, has_values: false })?;
         let mut estimates = Vec::new();
-        for case in self.chosen(wish) {
+        for case in self.chosen(selection) {
             let mut call = Call { device, action: Action::Plan(target, None) };
             (case.run)(&mut call, &mut state).with_context(|| format!("{}, {}", self.name, case.name))?;
             let Action::Plan(_, Some((time, schedule))) = call.action else { continue };
             let time = Some(time).filter(|&time| time >= self.least_time());
             estimates.push(Estimate { form: case.name, time, plan: summary(&schedule) });
-            if wish.schedules {
+            if selection.schedules {
                 println!("## {}, {}\n{schedule}", self.name, case.name);
             }
         }

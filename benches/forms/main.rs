@@ -25,7 +25,7 @@ mod softmax;
 
 use anyhow::{Context, Result, bail, ensure};
 use cutlet::{Backend, Device, Target};
-use family::{AnyFamily, Size, Wish};
+use family::{AnyFamily, Selection, Size};
 
 const HELP: &str = "
 Words are parts of names of families; none: all of them.
@@ -40,17 +40,17 @@ Words are parts of names of families; none: all of them.
   --check FILE     compare the ratios of the cost model with a file (CUTLET_BLESS=1: write it)";
 
 fn main() -> Result<()> {
-    let mut wish = Wish { patterns: Vec::new(), runs: 12, schedules: false };
+    let mut selection = Selection { patterns: Vec::new(), runs: 12, schedules: false };
     let [mut model, mut verify, mut assemble] = [false; 3];
     let (mut families, mut target, mut file) = (Vec::new(), Target::SM_90A, None);
     let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
     while let Some(word) = words.next() {
         let mut value = || words.next().with_context(|| format!("{word} needs a value"));
         match &*word {
-            "--form" => wish.patterns.push(value()?),
-            "--runs" => wish.runs = value()?.parse()?,
+            "--form" => selection.patterns.push(value()?),
+            "--runs" => selection.runs = value()?.parse()?,
             "--model" => model = true,
-            "--schedules" => wish.schedules = true,
+            "--schedules" => selection.schedules = true,
             "--target" => target = value()?.parse().map_err(anyhow::Error::msg)?,
             "--verify" => verify = true,
             "--assemble" => assemble = true,
@@ -83,16 +83,16 @@ fn main() -> Result<()> {
     .collect();
     all.retain(|one| families.is_empty() || families.iter().any(|part| one.name().contains(&**part)));
     if let Some(file) = file {
-        return expected::check(&all, target, &wish, file.as_ref());
+        return expected::check(&all, target, &selection, file.as_ref());
     }
     let device = Device::gpu(0).ok().filter(|device| device.backend() == Backend::Ptx);
     let mut faults = 0;
     for family in all {
         let done = match device {
-            _ if verify => family.verify(Device::cpu(), &wish),
-            _ if assemble => family.assemble(target, &wish),
-            Some(device) if !model && !wish.schedules => family.measure(device, &wish),
-            _ => family.plan(target, &wish),
+            _ if verify => family.verify(Device::cpu(), &selection),
+            _ if assemble => family.assemble(target, &selection),
+            Some(device) if !model && !selection.schedules => family.measure(device, &selection),
+            _ => family.plan(target, &selection),
         };
         if let Err(fault) = done {
             println!("FAULT: {fault:#}");

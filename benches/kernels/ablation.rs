@@ -70,7 +70,7 @@ struct Outcome {
 }
 
 /// Launches a form.
-type Way<'a> = &'a dyn Fn(&mut ()) -> ct::Result<()>;
+type Launch<'a> = &'a dyn Fn(&mut ()) -> ct::Result<()>;
 
 /// Runs the measurement with the options of the command line.
 pub fn start(words: &[String]) -> Result<()> {
@@ -210,7 +210,7 @@ fn measured(subject: Subject, device: Device, millis: f64) -> Result<Outcome> {
     let all: Vec<Hints> = [hints].into_iter().chain(forms.iter().map(|&(_, hints)| hints)).chain([hints]).collect();
     let launch = &launch;
     let ways: Vec<_> = all.iter().map(|&hints| move |(): &mut ()| launch(hints)).collect();
-    let ways: Vec<Way<'_>> = ways.iter().map(|way| way as Way<'_>).collect();
+    let ways: Vec<Launch<'_>> = ways.iter().map(|way| way as Launch<'_>).collect();
     let bench = Bench::new().warm_up(1).runs(runs.clamp(RUNS[0], RUNS[1]));
     let compared = bench.compare(&stream, &mut (), &ways)?;
     let micros = compared.times()[0].median().as_secs_f64() * 1e6;

@@ -22,7 +22,7 @@ const KERNELS: [&str; 2] = ["vadd f32, tile 1024", "matmul f16, tile 128x128x64"
 const PARTS: [&str; 4] = ["all of it", "code generation", "assembler and loading", "launch"];
 
 /// Returns true in the processes that [`in_new_processes`] starts.
-pub fn is_asked() -> bool {
+pub fn is_child() -> bool {
     std::env::var_os(ASKED).is_some()
 }
 

@@ -33,7 +33,7 @@ fn main() -> ct::Result<()> {
             return warm::on_the_cpu();
         }
     };
-    if first::is_asked() {
+    if first::is_child() {
         return first::of_this_process(device);
     }
     warm::on_a_gpu(device)?;

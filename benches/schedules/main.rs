@@ -24,12 +24,12 @@ Words are parts of names of rows of benches/compare; none: all rows with product
   --verbose   print each configuration";
 
 /// Options of the command line.
-pub struct Wish {
+pub struct Selection {
     patterns: Vec<String>,
     verbose: bool,
 }
 
-impl Wish {
+impl Selection {
     /// Returns true if this row is selected.
     fn takes(&self, name: &str) -> bool {
         let multiplies = ["matmul", "attention"].iter().any(|kernel| name.contains(kernel));
@@ -38,37 +38,37 @@ impl Wish {
 }
 
 fn main() -> Result<()> {
-    let mut wish = Wish { patterns: Vec::new(), verbose: false };
+    let mut selection = Selection { patterns: Vec::new(), verbose: false };
     let mut records = false;
     for word in std::env::args().skip(1).filter(|word| word != "--bench") {
         match &*word {
             "--records" => records = true,
-            "--verbose" => wish.verbose = true,
+            "--verbose" => selection.verbose = true,
             "--help" => {
                 println!("{HELP}");
                 return Ok(());
             }
             option if option.starts_with('-') => bail!("there is no option {option}; there are{HELP}"),
-            _ => wish.patterns.push(word),
+            _ => selection.patterns.push(word),
         }
     }
     let rows = ALL.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": "));
-    let rows: Vec<(&str, &str)> = rows.filter(|(name, _)| wish.takes(name)).collect();
+    let rows: Vec<(&str, &str)> = rows.filter(|(name, _)| selection.takes(name)).collect();
     match Device::gpu(0) {
-        Ok(device) if !records && device.backend() == Backend::Ptx => measured::all(&rows, device, &wish),
+        Ok(device) if !records && device.backend() == Backend::Ptx => measured::all(&rows, device, &selection),
         _ => {
             measured::models(&rows)?;
-            records_of(&wish)
+            records_of(&selection)
         }
     }
 }
 
 /// Compares the model with all records of the selected rows.
-fn records_of(wish: &Wish) -> Result<()> {
+fn records_of(selection: &Selection) -> Result<()> {
     let records = Records::parse("h200.tune", RECORDS)?;
     let mut total = Total::default();
     let mut choices: Vec<f64> = Vec::new();
-    for record in records.all().iter().filter(|record| wish.takes(&record.key.name)) {
+    for record in records.all().iter().filter(|record| selection.takes(&record.key.name)) {
         let name = &*record.key.name;
         let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
         let all = recorded::configurations(record, &*row)?;
@@ -79,14 +79,14 @@ fn records_of(wish: &Wish) -> Result<()> {
         println!(
             "{name}: {count} recorded configurations, rank correlation {rho}, the model's best is {regret:.1} % slower than the best"
         );
-        if wish.verbose {
+        if selection.verbose {
             all.iter().for_each(|both| println!("  {:9.1} us, model {:9.1}  {}", both.time, both.model, both.label));
         }
         for (index, label) in row.labels().iter().enumerate() {
             for other in recorded::warps(record, &*row, (index, label))? {
                 let [model, time] = [other.model, other.recorded].map(|ratio| 100.0 * (ratio - 1.0));
                 let chosen = if other.chosen { ", chosen" } else { "" };
-                if wish.verbose || other.chosen {
+                if selection.verbose || other.chosen {
                     println!("  {label}: {}: model {model:+.1} %, recorded {time:+.1} %{chosen}", other.what);
                 }
                 choices.extend(other.chosen.then(|| other.recorded.ln()));

@@ -9,7 +9,7 @@ use cutlet::aot::Format;
 use cutlet::backend::PlanOverride;
 use cutlet::{Backend, Bench, Device, Hints, Target};
 
-use super::Wish;
+use super::Selection;
 use super::compared::configuration::{Place, PlanOfKernel, Row, Step};
 use super::compared::rank::{Total, median, spearman};
 use super::compared::rows;
@@ -108,7 +108,7 @@ pub fn models(rows: &[(&str, &str)]) -> Result<()> {
 }
 
 /// Measures all rows.
-pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
+pub fn all(rows: &[(&str, &str)], device: Device, selection: &Selection) -> Result<()> {
     let target = device.target().context("the device has no target")?;
     let (start, mut total) = (Instant::now(), Total::default());
     for (name, plain) in rows {
@@ -117,7 +117,7 @@ pub fn all(rows: &[(&str, &str)], device: Device, wish: &Wish) -> Result<()> {
         for (index, label) in configurations(&*row, plain) {
             let mut plans = plans(&*row, index, target)?;
             measure(&*row, index, device, &mut plans)?;
-            report(&format!("{name}: {label}"), &plans, wish.verbose, &mut total);
+            report(&format!("{name}: {label}"), &plans, selection.verbose, &mut total);
         }
     }
     println!("measured on {} in {:.0} s: {total}", device.name(), start.elapsed().as_secs_f64());

@@ -327,7 +327,7 @@ const PTX_ROOMS: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn rooms_of_the_ptx_back_end_know_what_they_may() {
+fn rooms_of_the_ptx_back_end_have_permitted_dependencies() {
     let tree = Tree::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), Name::new());
     let mut faults = Vec::new();
     for (room, allowed) in PTX_ROOMS {

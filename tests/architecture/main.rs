@@ -158,7 +158,7 @@ fn room_of(path: &str) -> Option<&'static str> {
 }
 
 #[test]
-fn knowledge_flows_one_way() {
+fn dependencies_have_one_direction() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
@@ -188,7 +188,7 @@ fn knowledge_flows_one_way() {
 }
 
 #[test]
-fn every_file_says_what_it_is_for() {
+fn every_file_has_a_purpose() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     for folder in ["src", "tests", "examples", "benches"] {

@@ -25,7 +25,7 @@ fn faults(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn examples_stand_alone() {
+fn examples_are_single_files() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples");
     let mut wrong = Vec::new();
     let mut count = 0;

@@ -49,14 +49,14 @@ fn generate() -> ct::Result<()> {
 
 /// In a process of its own, for [`remarks`]: generates code if the variable requests it.
 #[test]
-fn generate_if_asked() -> ct::Result<()> {
+fn generate_requested_kernels() -> ct::Result<()> {
     if std::env::var_os(ASKED).is_some() { generate() } else { Ok(()) }
 }
 
 /// The remarks about each kernel, places as on the page.
 fn remarks() -> Vec<String> {
     let mut program = Command::new(std::env::current_exe().expect("the program has a place"));
-    let program = program.args(["--exact", "generate_if_asked", "--nocapture", "--test-threads", "1"]);
+    let program = program.args(["--exact", "generate_requested_kernels", "--nocapture", "--test-threads", "1"]);
     // The result is independent of a GPU and an assembler.
     let program = program.env("CUDA_VISIBLE_DEVICES", "").env("CUTLET_PTXAS", "/none");
     let output = program.env(ASKED, "1").env("CUTLET_REMARKS", "1").output().expect("the program starts");
@@ -103,7 +103,7 @@ fn on_page(remark: &str, name: &str) -> String {
 }
 
 #[test]
-fn the_tutorial_shows_what_is_said() {
+fn the_tutorial_shows_the_current_remarks() {
     let mut page = PAGE.to_string();
     let mut wrong = String::new();
     for (name, said) in NAMES.iter().zip(remarks()) {

@@ -84,7 +84,7 @@ fn product(
 /// In a process of its own, for [`table`]: generates the code of all forms if the variable requests
 /// it.
 #[test]
-fn generate_forms_if_asked() -> ct::Result<()> {
+fn generate_requested_forms() -> ct::Result<()> {
     if std::env::var_os(ASKED).is_none() {
         return Ok(());
     }
@@ -107,7 +107,7 @@ fn generate_forms_if_asked() -> ct::Result<()> {
 /// Returns the rows of the table.
 fn table() -> String {
     let mut program = Command::new(std::env::current_exe().expect("the program has a place"));
-    let program = program.args(["--exact", "operand_forms::generate_forms_if_asked", "--nocapture"]);
+    let program = program.args(["--exact", "operand_forms::generate_requested_forms", "--nocapture"]);
     let program = program.env("CUDA_VISIBLE_DEVICES", "").env("CUTLET_PTXAS", "/none");
     let output = program.env(ASKED, "1").env("CUTLET_REMARKS", "1").output().expect("the program starts");
     let text = String::from_utf8_lossy(&output.stderr);

@@ -86,7 +86,7 @@ fn launches_that_no_condition_permits_are_errors() {
 }
 
 #[test]
-fn proved_launches_say_which_condition_does_not_hold() -> ct::Result<()> {
+fn proved_launches_name_the_failed_condition() -> ct::Result<()> {
     let device = ct::Device::cpu();
     let (x, mut y) = (device.full([200], 1.5f32)?, device.zeros([200])?);
     ct::Launch::new(4).proved().launch(doubled::<true>, (&x, &mut y))?;

@@ -12,7 +12,7 @@ fn in_place(kernel: impl Fn(ArrayMut<f32, 1>), blocks: usize) -> ct::Result<ct::
 }
 
 #[test]
-fn neighbour_in_place() {
+fn adjacent_in_place() {
     planted(NoRace, |fault| {
         in_place(
             |y| {
@@ -81,7 +81,7 @@ fn first_block_prepares() {
 }
 
 #[test]
-fn atomic_beside_a_store() {
+fn atomic_with_a_store() {
     planted(NoRace, |fault| {
         let kernel = move |sum: ArrayMut<f32, 1>, y: ArrayMut<f32, 1>| {
             let i = ct::bid(0);

@@ -70,7 +70,7 @@ fn pieces(x: Array<f32, 1>, y: ArrayMut<f32, 1>, n: Array<f32, 2>, wide: bool) {
 }
 
 #[test]
-fn rows_of_a_flat_array_do_not_meet() {
+fn rows_of_a_flat_array_are_disjoint() {
     let (height, width) = (size("height", 1 << 15), size("width", 1 << 15));
     let x = ArraySpec::<f32, 1>::symbolic([height * width]);
     let n = ArraySpec::<f32, 2>::symbolic([height, width]);

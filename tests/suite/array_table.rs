@@ -123,7 +123,7 @@ fn stores(session: Session) -> Result<()> {
     Ok(())
 }
 
-fn hand_on(x: ArraysMut<i32, 1>, y: ArrayMut<i32, 1>) {
+fn pass_on(x: ArraysMut<i32, 1>, y: ArrayMut<i32, 1>) {
     ct::fold(ct::range(1, x.len()), (), |(), i| {
         let (before, after) = (x.get(i - 1), x.get(i));
         after.store(0, after.load(0, [128]) + before.gather(ct::arange_from(128, 127, -1)));
@@ -139,7 +139,7 @@ fn in_a_loop(session: Session) -> Result<()> {
         data.iter().map(|data| session.array(data, [128])).collect::<Result<_>>()?;
     let mut y = session.unwritten::<i32, 1>([128])?;
     let mut table = ArrayTable::new_mut(&mut arrays)?;
-    session.launch(hand_on, [1], (&mut table, &mut y))?;
+    session.launch(pass_on, [1], (&mut table, &mut y))?;
     let mut sum = data[0].clone();
     for data in &data[1..] {
         sum.reverse();

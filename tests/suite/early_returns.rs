@@ -27,7 +27,7 @@ pub fn register(suite: &mut Suite) {
     suite.test("early_returns/attention", attention);
     suite.test("early_returns/between", between);
     suite.test("early_returns/in a loop", in_a_loop);
-    suite.test("early_returns/tiles in turn", tiles_in_turn);
+    suite.test("early_returns/tiles in turn", persistent_tiles);
     suite.test("early_returns/loaded before", loaded_before);
     suite.test("early_returns/waits", waits);
     suite.test("early_returns/stream_k", stream_k);
@@ -207,7 +207,7 @@ fn in_a_loop(session: Session) -> Result<()> {
 }
 
 /// Blocks that compute several tiles one after another, without some of them.
-fn tiles_in_turn(session: Session) -> Result<()> {
+fn persistent_tiles(session: Session) -> Result<()> {
     fn kernel(factors: Pair, left_out: Array<i32, 1>, c: ArrayMut<f32, 2>, tile: [usize; 3]) {
         let columns = c.num_tiles(1, [tile[0], tile[1]]);
         let tiles = c.num_tiles(0, [tile[0], tile[1]]) * columns;

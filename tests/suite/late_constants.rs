@@ -42,7 +42,7 @@ pub fn register(suite: &mut Suite) {
 
 /// Form of a constant operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Way {
+enum Form {
     Plain,
     /// As the minimum of two 64-bit numbers.
     Minimum,
@@ -58,21 +58,22 @@ enum Way {
     Bits,
 }
 
-const WAYS: [Way; 7] = [Way::Plain, Way::Minimum, Way::Shift, Way::Selection, Way::Conversion, Way::Loop, Way::Bits];
+const FORMS: [Form; 7] =
+    [Form::Plain, Form::Minimum, Form::Shift, Form::Selection, Form::Conversion, Form::Loop, Form::Bits];
 
-impl Way {
+impl Form {
     fn constant<T: Int + ByteSized>(self, value: i64, y: Tile<T, 1>) -> Tile<T, 1> {
         let wide = |value: i64| ct::full([TILE], value);
         match self {
-            Way::Plain => wide(value).cast(),
-            Way::Minimum => wide(value).min(wide(i64::MAX - 1)).cast(),
-            Way::Shift => (wide(value << 24) >> wide(24)).cast(),
-            Way::Selection => {
+            Form::Plain => wide(value).cast(),
+            Form::Minimum => wide(value).min(wide(i64::MAX - 1)).cast(),
+            Form::Shift => (wide(value << 24) >> wide(24)).cast(),
+            Form::Selection => {
                 ct::full([TILE], 7i32).lt(ct::full([TILE], 9)).select(wide(value).cast(), number::<T>(77.0))
             }
-            Way::Conversion => number::<f64>(value as f64).cast::<i64>().cast(),
-            Way::Loop => ct::fold(ct::range(0, 3), wide(value - 3), |value, _| value + wide(1)).cast(),
-            Way::Bits => ((y.cast::<i64>() & wide(7)) >> wide(3)).cast::<T>() + wide(value).cast(),
+            Form::Conversion => number::<f64>(value as f64).cast::<i64>().cast(),
+            Form::Loop => ct::fold(ct::range(0, 3), wide(value - 3), |value, _| value + wide(1)).cast(),
+            Form::Bits => ((y.cast::<i64>() & wide(7)) >> wide(3)).cast::<T>() + wide(value).cast(),
         }
     }
 }
@@ -84,7 +85,7 @@ type Apply<T> = fn(Tile<T, 1>, Tile<T, 1>) -> Tile<T, 1>;
 struct Step<T> {
     name: &'static str,
     apply: Apply<T>,
-    way: Way,
+    way: Form,
     /// The second operand; without one, the second number from memory.
     constant: Option<i64>,
 }
@@ -162,14 +163,14 @@ fn single<T: Int + ByteSized>(x: Array<T, 2>, y: Array<T, 1>, results: ArrayMut<
     for (row, step) in steps.iter().enumerate() {
         let at = (ct::scalar(row as i32), block);
         let x = x.load(at, [1, TILE]).squeeze(0);
-        let operand = step.constant.map_or(y, |constant| Way::Plain.constant(constant, y));
+        let operand = step.constant.map_or(y, |constant| Form::Plain.constant(constant, y));
         results.store(at, (step.apply)(x, operand).unsqueeze(0));
     }
 }
 
 /// Draws a step of an operation; `common`: a constant that other steps of the sequence may have.
 fn drawn<T>(random: &mut SmallRng, (name, apply): (&'static str, Apply<T>), common: i64) -> Step<T> {
-    let way = *WAYS.choose(random).expect("ways");
+    let way = *FORMS.choose(random).expect("ways");
     if random.random_bool(0.3) {
         return Step { name, apply, way, constant: Some(common) };
     }

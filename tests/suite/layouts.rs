@@ -67,7 +67,7 @@ fn drawn<const R: usize>(shape: [usize; R], (threads, number): Drawn, nth: u64) 
     Layout::new(shape.map(|extent| extent as i64), bases, spread, warps)
 }
 
-fn brought<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, (shape, draw): ([usize; 2], Drawn)) {
+fn converted<T: ByteSized>(x: Array<T, 2>, y: ArrayMut<T, 2>, (shape, draw): ([usize; 2], Drawn)) {
     let tile = x.load((0, 0), shape).with_layout(drawn(shape, draw, 0));
     y.store((0, 0), tile.with_layout(drawn(shape, draw, 1)).reshape([shape[0] * shape[1]]).reshape(shape));
 }
@@ -78,7 +78,7 @@ fn conversions<T: ByteSized>(session: Session) -> Result<()> {
         for (shape, extents) in [([16, 32], [16, 32]), ([64, 8], [61, 7]), ([1, 64], [1, 33]), ([2, 4], [2, 4])] {
             let data = random::<T>(draw.1, extents[0] * extents[1], Spread::Any);
             let (x, mut y) = (session.array(&data, extents)?, session.unwritten::<T, 2>(extents)?);
-            session.launch(brought::<T>, [1], (&x, &mut y, Constant((shape, draw))))?;
+            session.launch(converted::<T>, [1], (&x, &mut y, Constant((shape, draw))))?;
             session
                 .check(&format!("{shape:?} {draw:?}"), &y, &|at| Want::SameBits(data[ravel(at, extents)].to_bits()))?;
         }

@@ -97,7 +97,7 @@ enum BoxForm {
     /// `[8, 4, 4, 64]`: several boxes would be needed for swizzle atoms of their own.
     Small,
     /// `[2, 64, 1, 64]`, whose images are adjacent along the sums.
-    Beside,
+    Adjacent,
     /// `[1, 64, 2, 32]`: two columns are the sums.
     Columns,
     /// `[1, 64, 1, 128]`, the halves of its rows as further rows.
@@ -111,7 +111,7 @@ impl BoxForm {
         BoxForm::Exchanged,
         BoxForm::Half,
         BoxForm::Small,
-        BoxForm::Beside,
+        BoxForm::Adjacent,
         BoxForm::Columns,
         BoxForm::Halves,
     ];
@@ -124,7 +124,7 @@ impl BoxForm {
             BoxForm::Exchanged => ([8, 2, 8, 64], [128, 64]),
             BoxForm::Half => ([1, 8, 8, 64], [64, 64]),
             BoxForm::Small => ([8, 4, 4, 64], [128, 64]),
-            BoxForm::Beside => ([2, 64, 1, 64], [64, 128]),
+            BoxForm::Adjacent => ([2, 64, 1, 64], [64, 128]),
             BoxForm::Columns => ([1, 64, 2, 32], [64, 64]),
             BoxForm::Halves => ([1, 64, 1, 128], [128, 64]),
         }
@@ -135,7 +135,7 @@ impl BoxForm {
         let (_, operand) = self.extents();
         match self {
             BoxForm::Exchanged => tile.permute([1, 0, 2, 3]).reshape(operand),
-            BoxForm::Beside => tile.reshape([2, 64, 64]).permute([1, 0, 2]).reshape(operand),
+            BoxForm::Adjacent => tile.reshape([2, 64, 64]).permute([1, 0, 2]).reshape(operand),
             BoxForm::Halves => tile.reshape([64, 2, 64]).permute([1, 0, 2]).reshape(operand),
             _ => tile.reshape(operand),
         }
@@ -149,7 +149,7 @@ impl BoxForm {
             BoxForm::Exchanged => [row / 8 % 8, row / 64, row % 8, k],
             BoxForm::Half => [0, row / 8, row % 8, k],
             BoxForm::Small => [row / 16, row / 4 % 4, row % 4, k],
-            BoxForm::Beside => [k / 64, row, 0, k % 64],
+            BoxForm::Adjacent => [k / 64, row, 0, k % 64],
             BoxForm::Columns => [0, row, k / 32, k % 32],
             BoxForm::Halves => [0, row % 64, 0, row / 64 * 64 + k],
         }

@@ -46,7 +46,7 @@ impl Trial {
 
 /// Options of the command line.
 #[derive(Default)]
-struct Wishes {
+struct Arguments {
     filters: Vec<String>,
     skipped: Vec<String>,
     exact: bool,
@@ -58,9 +58,9 @@ struct Wishes {
     threads: Option<usize>,
 }
 
-impl Wishes {
-    fn parse(words: impl Iterator<Item = String>) -> Result<Wishes> {
-        let mut wishes = Wishes::default();
+impl Arguments {
+    fn parse(words: impl Iterator<Item = String>) -> Result<Arguments> {
+        let mut arguments = Arguments::default();
         let mut words = words;
         while let Some(word) = words.next() {
             let (name, mut value) = match word.split_once('=') {
@@ -69,22 +69,22 @@ impl Wishes {
             };
             let mut value = || value.take().or_else(|| words.next()).with_context(|| format!("{name}: what?"));
             match name.as_str() {
-                "--exact" => wishes.exact = true,
-                "--list" => wishes.list = true,
-                "--ignored" => wishes.only_ignored = true,
-                "--include-ignored" => wishes.with_ignored = true,
-                "--skip" => wishes.skipped.push(value()?),
-                "--test-threads" => wishes.threads = Some(number(&name, &value()?)?),
-                "--format" => wishes.pretty = value()? == "pretty",
+                "--exact" => arguments.exact = true,
+                "--list" => arguments.list = true,
+                "--ignored" => arguments.only_ignored = true,
+                "--include-ignored" => arguments.with_ignored = true,
+                "--skip" => arguments.skipped.push(value()?),
+                "--test-threads" => arguments.threads = Some(number(&name, &value()?)?),
+                "--format" => arguments.pretty = value()? == "pretty",
                 "--color" => drop(value()?),
-                "--quiet" | "-q" => wishes.pretty = false,
+                "--quiet" | "-q" => arguments.pretty = false,
                 // Nothing is captured, and nothing measured.
                 "--nocapture" | "--no-capture" | "--show-output" | "--test" => {}
                 option if option.starts_with('-') => bail!("{option}: no option of this program"),
-                _ => wishes.filters.push(name),
+                _ => arguments.filters.push(name),
             }
         }
-        Ok(wishes)
+        Ok(arguments)
     }
 
     fn wants(&self, trial: &Trial) -> bool {
@@ -117,7 +117,7 @@ const LONGEST: usize = 8;
 
 impl Count {
     /// Counts a result and prints it.
-    fn add(&mut self, wishes: &Wishes, name: String, result: Option<Result<Completion>>, time: Duration) {
+    fn add(&mut self, arguments: &Arguments, name: String, result: Option<Result<Completion>>, time: Duration) {
         self.times.push((time, name.clone()));
         let (sign, word) = match &result {
             Some(Ok(Completion::Completed)) => (".", "ok".to_string()),
@@ -125,7 +125,7 @@ impl Count {
             Some(Err(_)) => ("F", "FAILED".to_string()),
             None => ("i", "ignored".to_string()),
         };
-        if wishes.pretty {
+        if arguments.pretty {
             println!("test {name} ... {word}");
         } else {
             let before = self.passed + self.ignored + self.failed.len();
@@ -186,32 +186,32 @@ fn run_one(body: Box<dyn FnOnce() -> Result<Completion> + Send>) -> Result<Compl
 
 /// Runs the tests that the command line selects.
 pub fn run(trials: Vec<Trial>) -> ExitCode {
-    let wishes = match Wishes::parse(std::env::args().skip(1)) {
-        Ok(wishes) => wishes,
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
         Err(error) => {
             eprintln!("{error:#}");
             return ExitCode::from(2);
         }
     };
     let (all, start) = (trials.len(), Instant::now());
-    let wanted: Vec<Trial> = trials.into_iter().filter(|trial| wishes.wants(trial)).collect();
-    if wishes.list {
+    let wanted: Vec<Trial> = trials.into_iter().filter(|trial| arguments.wants(trial)).collect();
+    if arguments.list {
         wanted.iter().for_each(|trial| println!("{}: test", trial.name));
         return ExitCode::SUCCESS;
     }
     let (count, filtered_out) = (wanted.len(), all - wanted.len());
     println!("\nrunning {count} test{}", if count == 1 { "" } else { "s" });
-    let threads = wishes.threads.or_else(|| thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
+    let threads = arguments.threads.or_else(|| thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let (next, (sender, receiver)) = (Mutex::new(wanted.into_iter()), mpsc::channel());
     let mut results = Count::default();
     thread::scope(|scope| {
         for _ in 0..threads.clamp(1, count.max(1)) {
-            let (next, wishes, sender) = (&next, &wishes, sender.clone());
+            let (next, arguments, sender) = (&next, &arguments, sender.clone());
             scope.spawn(move || {
                 let take = || next.lock().ok().and_then(|mut next| next.next());
                 while let Some(trial) = take() {
                     let start = Instant::now();
-                    let result = wishes.runs(&trial).then_some(trial.body).map(run_one);
+                    let result = arguments.runs(&trial).then_some(trial.body).map(run_one);
                     if sender.send((trial.name, result, start.elapsed())).is_err() {
                         return;
                     }
@@ -219,7 +219,7 @@ pub fn run(trials: Vec<Trial>) -> ExitCode {
             });
         }
         drop(sender);
-        receiver.iter().for_each(|(name, result, time)| results.add(&wishes, name, result, time));
+        receiver.iter().for_each(|(name, result, time)| results.add(&arguments, name, result, time));
     });
     results.print_times();
     results.print(filtered_out, start);

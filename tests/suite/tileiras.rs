@@ -69,11 +69,11 @@ fn assembles_each() -> bool {
 }
 
 /// Returns true if the hash of `what` selects this target, of one in `every` inputs.
-fn is_turn(what: &[u8], target: Target, every: usize) -> bool {
+fn is_selected(what: &[u8], target: Target, every: usize) -> bool {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
-    let turn = hasher.finish() % (every * TARGETS.len()) as u64;
-    TARGETS.get(turn as usize).is_some_and(|name| target.to_string() == *name)
+    let selected = hasher.finish() % (every * TARGETS.len()) as u64;
+    TARGETS.get(selected as usize).is_some_and(|name| target.to_string() == *name)
 }
 
 /// Number of tests of which one has its first kernel assembled.
@@ -91,9 +91,9 @@ thread_local! {
 pub fn targets_of(test: &str) -> impl Iterator<Item = &'static str> {
     let mut hasher = DefaultHasher::new();
     test.hash(&mut hasher);
-    let turn = (hasher.finish() % 2) as usize;
+    let selected = (hasher.finish() % 2) as usize;
     let all = assembles_all() || assembles_each();
-    TARGETS.into_iter().enumerate().filter(move |(index, _)| all || index % 2 == turn).map(|(_, target)| target)
+    TARGETS.into_iter().enumerate().filter(move |(index, _)| all || index % 2 == selected).map(|(_, target)| target)
 }
 
 /// To be called before each test.
@@ -118,13 +118,13 @@ pub fn check(bytecode: &[u8], target: Target, assemble: &dyn Fn(&Assembler) -> R
     let mut known = FORMS.lock().unwrap();
     let count = known.len();
     let every = if assembles_each() { 1 } else { FORMS_EVERY };
-    let turns = forms.into_iter().filter(|form| is_turn(form.as_bytes(), target, every));
+    let turns = forms.into_iter().filter(|form| is_selected(form.as_bytes(), target, every));
     known.extend(turns.map(|form| (target, form)));
     let new = known.len() > count;
     drop(known);
     let in_turn = match assembles_each() {
-        true => is_turn(bytecode, target, 1),
-        false => first && is_turn(bytecode, target, EVERY),
+        true => is_selected(bytecode, target, 1),
+        false => first && is_selected(bytecode, target, EVERY),
     };
     if !(new || in_turn || assembles_all()) {
         return Ok(());

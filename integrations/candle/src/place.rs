@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn axes_merge_where_they_lie_behind_each_other() -> Result<()> {
+    fn contiguous_axes_merge() -> Result<()> {
         let place = Place::rows("x", &layout(&[2, 3, 4, 5], &[60, 20, 5, 1]))?;
         assert_eq!((place.shape, place.strides[2..].to_vec(), place.start), ([1, 1, 24, 5], vec![5, 1], 7));
         assert!(place.matrix().is_some());

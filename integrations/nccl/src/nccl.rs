@@ -62,13 +62,13 @@ impl AllReduce for Nccl {
     #[track_caller]
     fn sum<T: Summed, const R: usize>(&self, parts: &mut [ct::DeviceArray<T, R>]) -> ct::Result<()> {
         check(&self.ranks, parts)?;
-        lend(&self.streams, &self.communicators, parts, &mut || Ok(()))
+        borrow(&self.streams, &self.communicators, parts, &mut || Ok(()))
     }
 }
 
 /// Borrows all arrays before the group begins: if one rank has queued its part, all other ranks
 /// must. Each array is borrowed until the end of the group, when its sum is on the stream.
-fn lend<T: Summed, const R: usize>(
+fn borrow<T: Summed, const R: usize>(
     streams: &[Arc<CudaStream>],
     communicators: &[Comm],
     parts: &mut [ct::DeviceArray<T, R>],
@@ -80,7 +80,7 @@ fn lend<T: Summed, const R: usize>(
         return grouped(queue);
     };
     lend_mut(part, theirs, |mut view| {
-        lend(streams, communicators, parts, &mut || {
+        borrow(streams, communicators, parts, &mut || {
             queue()?;
             communicator.all_reduce_in_place(&mut view, &ReduceOp::Sum).map(drop)
         })

@@ -53,7 +53,7 @@ fn one_rank_is_right() -> ct::Result<()> {
 
 /// Also where a rank has less than others, or nothing at all.
 #[test]
-fn several_ranks_give_what_one_gives() -> ct::Result<()> {
+fn several_ranks_equal_one() -> ct::Result<()> {
     for hidden in [200, 64, 384] {
         let shape = Shape { tokens: 37, width: 72, hidden };
         let one = layer(1, shape)?;
@@ -95,7 +95,7 @@ fn unsupported_sums_are_refused() -> ct::Result<()> {
 /// Without a GPU, or without the library, it is an error that names the cause; with both, sums
 /// equal those on the host.
 #[test]
-fn nccl_adds_up_or_says_why_not() -> ct::Result<()> {
+fn nccl_adds_or_reports_the_reason() -> ct::Result<()> {
     let gpus: Vec<usize> = (0..ct::Device::num_gpus()).collect();
     if gpus.is_empty() {
         let why = Nccl::new(&[0, 1]).unwrap_err();

@@ -264,7 +264,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: inputs,
             offsets: None,
-            ahead: None,
+            prefetched: None,
         };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
@@ -302,7 +302,7 @@ impl<P, E> Matmul<'_, P, E> {
         let extents = Extents { batches: groups, rows, columns, is_grouped: true };
         let offsets = Some(offsets);
         let kernel = "grouped_packed_matmul";
-        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets, ahead: None };
+        let work = Work { kernel, right: F::NAME, bits: F::BITS, extents, terms: inputs, offsets, prefetched: None };
         self.queue::<U, T, O, _, _, _>(stream, x, weights, y, work)
     }
 }

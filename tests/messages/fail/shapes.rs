@@ -29,12 +29,12 @@ fn store_of_another_rank(tile: Tile<f32, 2>, c: ArrayMut<f32, 1>) {
 }
 
 // ## an i32 tile times 1.5
-fn float_beside_integers(x: Tile<i32, 1>) {
+fn float_with_integers(x: Tile<i32, 1>) {
     let _ = x * 1.5;
 }
 
 // ## an f32 tile times 2
-fn integer_beside_floats(x: Tile<f32, 1>) {
+fn integer_with_floats(x: Tile<f32, 1>) {
     let _ = x * 2;
 }
 

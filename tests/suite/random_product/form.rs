@@ -223,11 +223,11 @@ pub fn generate(seed: u64, limits: Limits) -> Product {
     }
     let product =
         Product { form, size, parts, hints, blocks: random.random_range(1..=24), limit: random.random_range(0..=6) };
-    if seed.is_multiple_of(5) { in_bands(seed, limits, product) } else { product }
+    if seed.is_multiple_of(5) { with_data_partitions(seed, limits, product) } else { product }
 }
 
 /// Changes each fifth product to three data partitions, each with a third of the rows.
-fn in_bands(seed: u64, limits: Limits, mut product: Product) -> Product {
+fn with_data_partitions(seed: u64, limits: Limits, mut product: Product) -> Product {
     let mut random = SmallRng::seed_from_u64(!seed);
     let tile = [192, *[32, 64, 96, 128].choose(&mut random).unwrap(), *[16, 32, 64].choose(&mut random).unwrap()];
     let accumulators = if product.form.chained { 2 * tile[0] * tile[1].max(tile[2]) } else { tile[0] * tile[1] };

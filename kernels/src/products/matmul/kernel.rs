@@ -6,11 +6,11 @@ use cutlet::element::Element;
 use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, Scope};
 
-use super::ahead::{Weights, prefetch};
 use super::configuration::{Configuration, Share};
 use super::factor::{Factor, Precision};
 use super::groups;
 use super::operands::{Left, Right, Target};
+use super::weight_prefetch::{Weights, prefetch};
 use crate::norms::rows::mode;
 use crate::products::epilogue::{Place, Stage};
 
@@ -28,7 +28,7 @@ pub struct Form {
     /// The next kernel of the stream may start during this one.
     pub overlapped: bool,
     /// Bytes of each column of weights that a tile block prefetches; 0: none.
-    pub ahead: usize,
+    pub prefetched: usize,
 }
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
@@ -94,7 +94,7 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
     right: R,
     result: C,
     epilogue: E,
-    (offsets, shared, ahead): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<Weights>),
+    (offsets, shared, prefetched): (Option<Array<i32, 1>>, Shared<T::Sum>, Option<Weights>),
     form: Form,
 ) {
     if form.overlapped {
@@ -114,11 +114,11 @@ pub fn product<T: Factor, O: Element, L: Left<T>, R: Right<T>, C: Target<O>, E: 
         let [row, column] = order(index, tiles, [tm, tn, tk]);
         Place { row, column, batch, group: None, extents: [rows, columns] }
     };
-    let zeros = ahead.map(|weights| {
+    let zeros = prefetched.map(|weights| {
         let parts = if let Share::Split(parts) = form.configuration.share { parts as i32 } else { 1 };
         let first = ct::bid(0) % parts * steps.ceil_div(parts) * (tk * size_of::<T>()) as i32;
         let of_column = [first, terms * size_of::<T>() as i32];
-        let zeros = prefetch(weights, (place(ct::bid(0) / parts).column, tn), columns, of_column, form.ahead);
+        let zeros = prefetch(weights, (place(ct::bid(0) / parts).column, tn), columns, of_column, form.prefetched);
         ct::grid_dependency_control_wait();
         zeros.cast::<T::Sum>()
     });

@@ -5,11 +5,11 @@ use cutlet::element::Element;
 use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::Matmul;
-use super::ahead::{Ahead, bytes_of_column};
 use super::configuration::{Configuration, Shape, Share, blocks, in_tensor_cores, invariant, launch, space};
 use super::factor::Factor;
 use super::kernel::{Form, product};
 use super::operands::{Left, Right, Target};
+use super::weight_prefetch::{WeightPrefetch, bytes_of_column};
 use super::workspace::Shared;
 use crate::check::require;
 use crate::choice::{Problem, bucket, choose};
@@ -53,7 +53,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: k,
             offsets: None,
-            ahead: if self.preloaded { Ahead::of(&b) } else { None },
+            prefetched: if self.preloaded { WeightPrefetch::of(&b) } else { None },
         };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
@@ -99,7 +99,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: k,
             offsets: None,
-            ahead: None,
+            prefetched: None,
         };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
@@ -156,7 +156,7 @@ impl<P, E> Matmul<'_, P, E> {
             extents,
             terms: k,
             offsets: Some(offsets),
-            ahead: None,
+            prefetched: None,
         };
         self.queue::<U, T, O, _, _, _>(stream, a, b, c, problem)
     }
@@ -182,7 +182,7 @@ impl<P, E> Matmul<'_, P, E> {
         E: Epilogue<T::Value>,
         (P::Kernel, A::Kernel): Left<T>,
     {
-        let Work { kernel, right, bits, extents, terms: k, offsets, ahead } = work;
+        let Work { kernel, right, bits, extents, terms: k, offsets, prefetched } = work;
         let Extents { batches, rows: m, columns: n, is_grouped } = extents;
         let values = self.epilogue.check(extents)?;
         let is_batched = !is_grouped && c.extents().len() == 3;
@@ -228,8 +228,8 @@ impl<P, E> Matmul<'_, P, E> {
             let shared = shared.as_mut().map(|shared| shared.views(given)).transpose()?;
             let groups = if is_grouped { batches } else { 0 };
             let overlapped = is_overlapped();
-            let of_column = if overlapped && m <= 64 { prefetched(*one, k * size_of::<T>(), stream) } else { 0 };
-            let ahead = ahead.filter(|_| of_column > 0);
+            let of_column = if overlapped && m <= 64 { prefetched_bytes(*one, k * size_of::<T>(), stream) } else { 0 };
+            let prefetched = prefetched.filter(|_| of_column > 0);
             let form = Form {
                 configuration: *one,
                 precision: self.precision,
@@ -237,10 +237,10 @@ impl<P, E> Matmul<'_, P, E> {
                 groups,
                 strip,
                 overlapped,
-                ahead: if ahead.is_some() { of_column } else { 0 },
+                prefetched: if prefetched.is_some() { of_column } else { 0 },
             };
             let left = (self.prologue.arg(), a.arg());
-            let more = (offsets, shared, ahead.map(Ahead::arg));
+            let more = (offsets, shared, prefetched.map(WeightPrefetch::arg));
             let args = (left, b.arg(), c.arg(), self.epilogue.arg(), more, ct::Constant(form));
             launch(*one, blocks(*one, shape, m, multiprocessors), stream)
                 .run(product::<T, O, (P::Kernel, A::Kernel), B::Kernel, C::Kernel, E::Kernel>, args)
@@ -252,7 +252,7 @@ impl<P, E> Matmul<'_, P, E> {
 
 /// Returns the bytes of a column of weights that a tile block prefetches. `bytes`: those of a
 /// column.
-fn prefetched(one: Configuration, bytes: usize, stream: &Stream) -> usize {
+fn prefetched_bytes(one: Configuration, bytes: usize, stream: &Stream) -> usize {
     let parts = match one.share {
         Share::Tiles | Share::Parts(_) => 1,
         Share::Split(parts) => parts,
@@ -277,5 +277,5 @@ pub(crate) struct Work<'a> {
     /// First rows of groups.
     pub offsets: Option<DeviceView<'a, i32, 1>>,
     /// Weights that may be prefetched before the wait for the preceding kernel.
-    pub ahead: Option<Ahead>,
+    pub prefetched: Option<WeightPrefetch>,
 }

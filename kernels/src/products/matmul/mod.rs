@@ -5,13 +5,13 @@
 //! are divided along the terms (split-K, Stream-K). The results are the same in each launch of a
 //! configuration.
 
-mod ahead;
 mod configuration;
 mod factor;
 mod groups;
 mod kernel;
 mod launch;
 mod operands;
+mod weight_prefetch;
 mod workspace;
 
 pub use configuration::{Configuration, Share};

@@ -70,7 +70,7 @@ fn weights_of_streams() -> ct::Result<()> {
 }
 
 #[test]
-fn streams_behind_a_layer() -> ct::Result<()> {
+fn streams_after_a_layer() -> ct::Result<()> {
     streams::<f32>([5, 4, 70], 1e-5)?;
     streams::<bf16>([3, 3, 1100], 2e-2)
 }

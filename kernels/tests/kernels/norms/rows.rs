@@ -142,7 +142,7 @@ fn rows_with_strides() -> ct::Result<()> {
 
 /// Tiles of short rows reach beyond the last row, whose zeros have no part in the sums.
 #[test]
-fn rows_behind_the_last_one_are_left_out() -> ct::Result<()> {
+fn rows_after_the_last_one_are_left_out() -> ct::Result<()> {
     let (x, dy, weight) = (device().full([3, 4], 2.0f32)?, device().full([3, 4], 1.0f32)?, device().full([4], 1.0f32)?);
     let (mut dx, mut dweight) = (device().zeros::<f32, 2>([3, 4])?, device().zeros::<f32, 1>([4])?);
     let (stream, gradients) = (device().default_stream(), (dx.view_mut(), dweight.view_mut()));

@@ -10,7 +10,7 @@ use super::super::draw::{Generator, Scope, single};
 use super::super::kind::{Held, Value};
 use super::super::print::Text;
 use super::super::trace::Tracer;
-use super::loop_plan::{ends, gives_state, plan};
+use super::loop_plan::{ends, plan, returns_state};
 use super::loop_text::print;
 use super::row::*;
 use super::{Forms, Step, Typing};
@@ -35,7 +35,7 @@ fn draw(g: &mut Generator, scope: &Scope, op: &'static Op, depth: usize) -> Opti
         for _ in 0..conditions {
             region.results.push(g.value(&inner, |form| form.kind == Kind::Bool)?);
         }
-        if gives_state(op, number) {
+        if returns_state(op, number) {
             region.results.extend(g.values(&inner, &state)?);
         }
         // Values of a region are visible in the next one.
@@ -58,7 +58,7 @@ fn infer(typing: &mut Typing, step: &Step, args: &[Form]) -> Forms {
         let params: Vec<Form> = if number == 0 { state.iter().copied().chain([one]).collect() } else { vec![] };
         let results = typing.region(region, &params)?;
         let (found, next) = (results.get(..conditions)?, &results[conditions..]);
-        let right = if gives_state(step.op, number) { state } else { &[] };
+        let right = if returns_state(step.op, number) { state } else { &[] };
         if found.iter().any(|form| form.kind != Kind::Bool) || next != right {
             return None;
         }

@@ -27,7 +27,7 @@ pub fn plan(op: &Op) -> Plan {
 }
 
 /// Returns true if this region returns a state.
-pub fn gives_state(op: &Op, region: usize) -> bool {
+pub fn returns_state(op: &Op, region: usize) -> bool {
     !(op.name == "while_loop" && region == 0)
 }
 

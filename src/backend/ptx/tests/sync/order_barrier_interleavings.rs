@@ -151,5 +151,5 @@ fn order_barriers_that_restart_at_each_loop_are_found() {
     let second = [(3, false), (4, true), (3, false)].repeat(2);
     assert!(fault(&[first.clone(), second.clone()]).is_some_and(|fault| fault.contains("twice")));
     assert_eq!(fault(&[first[..3].to_vec(), second[..3].to_vec()]), None);
-    assert!(fault(&[first[..3].to_vec(), second[1..3].to_vec()]).is_some_and(|fault| fault.contains("for ever")));
+    assert!(fault(&[first[..3].to_vec(), second[1..3].to_vec()]).is_some_and(|fault| fault.contains("forever")));
 }

@@ -21,22 +21,22 @@ const ALIGN: usize = 16;
 
 /// Weights whose terms are contiguous for each column.
 #[derive(Clone, Copy, Debug)]
-pub struct Ahead {
+pub struct WeightPrefetch {
     /// Address of the first weight.
     address: u64,
     /// Bytes from a column to the next one.
     pitch: u64,
 }
 
-impl Ahead {
+impl WeightPrefetch {
     /// Returns the weights of a right operand of (terms, columns). None: another order, or runs
     /// that are not aligned.
-    pub fn of<T: Element>(right: &DeviceView<T, 2>) -> Option<Ahead> {
+    pub fn of<T: Element>(right: &DeviceView<T, 2>) -> Option<WeightPrefetch> {
         let ([terms, _], [step, pitch]) = (right.shape(), right.strides());
         let (address, pitch) = (right.address(), (pitch * size_of::<T>()) as u64);
         let is_aligned = |number: u64| number.is_multiple_of(ALIGN as u64);
         let fits = step == 1 && is_aligned(address) && is_aligned(pitch) && terms * size_of::<T>() >= THREADS * ALIGN;
-        fits.then_some(Ahead { address, pitch })
+        fits.then_some(WeightPrefetch { address, pitch })
     }
 
     /// Returns the argument of a launch: address and pitch.
