@@ -4,7 +4,8 @@
     python3 figures.py write                         README.md, docs/benchmarks.md, docs/examples.md and the charts of docs/
     python3 figures.py check                         fails if a document differs from the file
 
-`add` also renews the name, driver and date of the GPU by `--driver` and `--date`.
+`add` also renews the name, driver and date of the GPU by `--driver` and `--date`. With `--columns NAME ...` it adds these columns alone to the rows
+that there are, and leaves what is known of the GPU.
 """
 
 import argparse
@@ -337,17 +338,23 @@ def main():
     parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--driver")
     parser.add_argument("--date", default=datetime.date.today().isoformat())
+    parser.add_argument("--columns", nargs="+", choices=COLUMNS[1:])
     options = parser.parse_args()
     gpus, rows = read()
     if options.action == "add":
         about = gpus.setdefault(options.gpu, {"name": options.gpu, "driver": "?", "date": "?"})
-        about.update(date=options.date, **({"driver": options.driver} if options.driver else {}))
+        if not options.columns:
+            about.update(date=options.date, **({"driver": options.driver} if options.driver else {}))
         for path in options.files:
             run = json.loads(path.read_text())
-            about["name"] = run["about"]["device"].removeprefix("NVIDIA ")
+            if not options.columns:
+                about["name"] = run["about"]["device"].removeprefix("NVIDIA ")
             for entry in run["rows"]:
                 if entry["contenders"]:
-                    rows.setdefault(options.gpu, {})[entry["row"]] = measured(entry)
+                    known = rows.setdefault(options.gpu, {}).get(entry["row"], {})
+                    found = measured(entry)
+                    chosen = {column: found[column] for column in options.columns} if options.columns else found
+                    rows[options.gpu][entry["row"]] = {**(known or found), **chosen}
         save(gpus, rows)
     stale = {path: text for path, text in documents(gpus, rows).items() if not path.exists() or path.read_text() != text}
     if options.action == "check":

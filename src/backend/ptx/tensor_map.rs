@@ -34,9 +34,9 @@ pub const MAX_EXTENT: u64 = (1 << 31) - (1 << 25);
 /// Its address is `row · s` modulo 2^64: the other terms are `2^64` elements together. Rows from
 /// `left` on are outside of the map. Triton has such maps (`ragged_tma`).
 ///
-/// The stride of the contiguous dimension is no multiple of 16 bytes. There the last two coordinates
-/// count units of 16 bytes ([`ragged_unit`]), and their strides are 16 bytes and the rest of `2^64`
-/// bytes over the number of units in [`RAGGED_EXTENT`].
+/// The stride of the contiguous dimension is no multiple of 16 bytes. There the last two
+/// coordinates count units of 16 bytes ([`ragged_unit`]). With `n` units in [`RAGGED_EXTENT`], the
+/// strides are 16 bytes and `2^64 / n - 16` bytes.
 pub const RAGGED_DIMS: usize = 2;
 
 /// Extent of a ragged dimension, and the last coordinate of its boxes.
