@@ -25,7 +25,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::copies::copy_addresses::CopyAddresses;
-use crate::backend::ptx::schedule::copies::thread_private::{MAX_REPLICATED_BYTES, MAX_STAGES, PlannedCopies};
+use crate::backend::ptx::schedule::copies::thread_private::{MAX_STAGES, PlannedCopies};
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
@@ -155,10 +155,8 @@ impl KernelInfo<'_> {
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
             let is_apart = ViewShape::of(module, view).is_some_and(|shape| shape.is_apart());
-            let bytes = self.thread_private_copy(load, 0).map(|(_, bytes)| bytes);
-            // The MMAs of few warps share a row of scales.
-            let is_small = |bytes: usize| bytes <= self.tile_bytes(load).max(MAX_REPLICATED_BYTES);
-            let copies = is_outside && is_apart && bytes.is_some_and(|bytes| !has_mma || is_small(bytes));
+            let copies = is_outside && is_apart && self.thread_private_copy(load, 0).is_some();
+            let copies = copies && !(has_mma && self.is_much_replicated(load));
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
