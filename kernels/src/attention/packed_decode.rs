@@ -44,6 +44,8 @@ const KEYS_OF_WARP: usize = 32;
 const ROWS: usize = 16;
 /// Blocks of a multiprocessor.
 const OCCUPANCY: u32 = 6;
+/// Stages of tiles that are copied ahead. Shared memory has space for those of six blocks.
+const STAGES: u32 = 3;
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -271,7 +273,7 @@ impl PackedDecode {
         let Scratch { results, logs, tickets, .. } = scratch;
         let partial = (parts > 1).then_some((results.view_mut(), logs.view_mut(), tickets.view_mut()));
         let warps = (keys_of_tile / keys_of_tile.min(KEYS_OF_WARP)) as u32;
-        let hints = Hints::new().num_warps(warps).occupancy(OCCUPANCY);
+        let hints = Hints::new().num_warps(warps).num_stages(STAGES).occupancy(OCCUPANCY);
         let kernel = |q: Array<T, 4>,
                       cache: [Codes; 2],
                       tables: (Array<i32, 2>, Array<i32, 1>),
