@@ -15,8 +15,8 @@
 //! them without a barrier, and fills the stage of the previous iteration at the head. The loop has
 //! no MMA, or registers hold the operands: packed codes and their scales, for example. In a loop
 //! with operand copies, other tiles are copied in this way, too. The condition is that the operands
-//! keep their number of stages. If a producer loads the operands, consumers copy such tiles, and its
-//! pipelines get the rest of shared memory.
+//! keep their number of stages. If a producer loads the operands, consumers copy such tiles, and
+//! its pipelines get the rest of shared memory.
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
@@ -114,9 +114,9 @@ impl KernelInfo<'_> {
         self.module.block(body).ops.iter().any(|&id| self.module.op(id).code.is_mma())
     }
 
-    /// Returns the bytes that the widest pieces of thread-private copies have at least. The elements
-    /// of a scan wait for each other, and MMAs wait for all of their operands, so that narrower
-    /// copies gain, too.
+    /// Returns the bytes that the widest pieces of thread-private copies have at least. The
+    /// elements of a scan wait for each other, and MMAs wait for all of their operands, so that
+    /// narrower copies gain, too.
     pub fn least_copied_piece(&self, body: BlockId) -> u32 {
         let has_scan = self.module.block(body).ops.iter().any(|&id| self.module.op(id).code == Opcode::Scan);
         if has_scan || self.has_own_mma(body) { 8 } else { 16 }
@@ -131,8 +131,8 @@ impl KernelInfo<'_> {
         (stages >= 2).then_some(CpAsyncPlan { stages, ..plan })
     }
 
-    /// Returns the copies of a loop without operand copies, if each thread can copy its own elements
-    /// of the loads with most of the bytes.
+    /// Returns the copies of a loop without operand copies, if each thread can copy its own
+    /// elements of the loads with most of the bytes.
     fn plan_thread_private(
         &self,
         body: BlockId,
