@@ -17,6 +17,9 @@ pub fn register(suite: &mut Suite) {
         suite.test(format!("operand_conversion/part_of_an_operand/{m}"), move |session| part_of_an_operand(session, m));
     }
     suite.test("operand_conversion/scaled_rows", scaled_rows);
+    for warps in [1, 4] {
+        suite.test(format!("operand_conversion/pages/{warps} warps"), move |session| pages(session, warps));
+    }
     for tile in [[64, 64], [128, 64], [16, 32], [64, 128]] {
         let name = format!("operand_conversion/invariant/{}x{}", tile[0], tile[1]);
         suite.test(name, move |session| invariant(session, tile));
@@ -248,5 +251,46 @@ fn scaled_rows(session: Session) -> Result<()> {
             x[(8 * i + r) * columns + c].to_f64() * scales[8 * i].to_f64() + bias
         };
         Want::exactly((0..rows / 8).map(term).sum::<f64>() as f32)
+    })
+}
+
+/// Rows by pages of packed codes in the order of a table, with a scale for each row of a page. No
+/// product reads a loaded tile.
+fn pages(session: Session, warps: u32) -> Result<()> {
+    fn kernel(
+        x: Array<f16, 2>,
+        (codes, scales, table): (PackedArray<i4, 3>, Array<f32, 2>, Array<i32, 1>),
+        y: ArrayMut<f32, 2>,
+    ) {
+        let rows = x.load((0, 0), [16, 128]);
+        let sum = ct::fold(..table.extent(0), ct::zeros::<f32, 2>([16, 64]), |sum, i| {
+            let page = table.load_scalar(i);
+            let codes = codes.load((page, 0, 0), [1, 64, 128]).cast::<f16>().reshape([64, 128]);
+            let product = ct::mma(rows, codes.transpose(), ct::zeros::<f32, 2>([16, 64]));
+            sum + product * scales.load((page, 0), [1, 64])
+        });
+        y.store((0, 0), sum);
+    }
+    let (count, m, n, k) = (5, 16, 64, 128);
+    let x = random::<f16>(75, m * k, Spread::Whole(1));
+    let numbers = random::<i32>(76, count * n * k, Spread::Whole(7));
+    let codes: Vec<i4> = numbers.iter().map(|&number| i4::from_value(f64::from(number))).collect();
+    let scales = random::<f32>(77, count * n, Spread::Whole(3));
+    // A page that does not exist has zeros.
+    let table = [3, 0, 4, 9, 1, 3, 2];
+    let device_x = session.array(&x, [m, k])?;
+    let device_codes = session.device().packed(&codes, [count, n, k])?;
+    let device_scales = session.array(&scales, [count, n])?;
+    let device_table = session.array(&table, [table.len()])?;
+    let mut y = session.device().zeros::<f32, 2>([m, n])?;
+    let options = ct::Hints::new().num_warps(warps);
+    session.launch_with(options, kernel, [1], (&device_x, (&device_codes, &device_scales, &device_table), &mut y))?;
+    session.check("sums", &y, &|[i, j]| {
+        let of_page = |page: usize| {
+            let term = |l: usize| x[i * k + l].to_f64() * codes[(page * n + j) * k + l].to_value();
+            (0..k).map(term).sum::<f64>() * f64::from(scales[page * n + j])
+        };
+        let pages = table.iter().map(|&page| page as usize).filter(|&page| page < count);
+        Want::exactly(pages.map(of_page).sum::<f64>() as f32)
     })
 }

@@ -5,12 +5,12 @@
 //! 1. scales multiply scores and weights, which are fewer than codes;
 //! 2. codes are converted in registers to the right operand of `mma.m16n8k16`: a thread loads the
 //!    codes of its fragments, in an order of columns that both operands share;
-//! 3. each warp has 16 keys of a tile, and an online softmax of its own.
+//! 3. each warp has 32 keys of a tile, and an online softmax of its own.
 
 use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
-use cutlet::layout::{Modes, column_spatial, local, spatial};
+use cutlet::layout::{column_spatial, local, spatial};
 use cutlet::packed::{PackedArray, PackedView, i4};
 use cutlet::prelude::*;
 use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, Hints, Stream};
@@ -38,12 +38,14 @@ pub struct PackedPages<'a> {
     pub lengths: DeviceView<'a, i32, 1>,
 }
 
-/// Keys of a warp in a tile: two fragments of eight keys, or the depth of a product with values.
-const KEYS_OF_WARP: usize = 16;
+/// Keys of a warp in a tile, at most: more of them share one scaling of the sums.
+const KEYS_OF_WARP: usize = 32;
 /// Rows of an instruction: the most heads of queries of a head of keys.
 const ROWS: usize = 16;
 /// Blocks of a multiprocessor.
 const OCCUPANCY: u32 = 6;
+/// Stages of tiles that are copied ahead. Shared memory has space for those of six blocks.
+const STAGES: u32 = 3;
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -63,19 +65,15 @@ type Codes = (PackedArray<i4, 4>, Array<f32, 4>);
 /// Results, logarithms and tickets of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
 
-/// Returns the modes of an outer and an inner factor for each warp.
-fn of_warps(keys: usize, inner: Modes) -> Modes {
-    spatial([(keys / KEYS_OF_WARP) as i64, 1]) * inner
-}
-
-/// Returns 16 rows of keys or queries for each warp in the order of [`in_order`]: a thread has
-/// adjacent columns of two rows.
-fn of_keys<T: Number>(tile: Tile<T, 2>) -> Tile<T, 3> {
-    let [keys, columns] = tile.shape();
+/// Returns rows of keys or queries for each warp in the order of [`in_order`]: a thread has adjacent
+/// columns of each eighth row.
+fn of_keys<T: Number>(tile: Tile<T, 2>, warps: usize) -> Tile<T, 3> {
+    let [rows, columns] = tile.shape();
     let each = (columns / 4).min(32);
-    let inner = local([2, (columns / (4 * each)) as i64]) * spatial([8, 4]) * local([1, each as i64]);
-    let tile = in_order(tile.with_layout(of_warps(keys, inner)));
-    tile.reshape([keys / KEYS_OF_WARP, KEYS_OF_WARP, columns])
+    let of_registers = local([(rows / warps / 8) as i64, (columns / (4 * each)) as i64]);
+    let inner = of_registers * spatial([8, 4]) * local([1, each as i64]);
+    let tile = in_order(tile.with_layout(spatial([warps as i64, 1]) * inner));
+    tile.reshape([warps, rows / warps, columns])
 }
 
 /// Returns a tile of (rows, columns) with columns in the order of a product's depth, in which
@@ -87,14 +85,14 @@ fn in_order<T: Element>(tile: Tile<T, 2>) -> Tile<T, 2> {
     apart.permute([0, 1, 3, 4, 2, 5]).reshape([rows, columns])
 }
 
-/// Returns values in the order that [`of_results`] reverts: a thread has adjacent columns of four
-/// keys.
-fn of_values<T: Number>(tile: Tile<T, 2>) -> Tile<T, 3> {
+/// Returns values in the order that [`of_results`] reverts: a thread has adjacent columns of two of
+/// eight keys.
+fn of_values<T: Number>(tile: Tile<T, 2>, warps: usize) -> Tile<T, 3> {
     let [keys, columns] = tile.shape();
-    let inner = local([2, 1]) * column_spatial([4, 8]) * local([2, (columns / 8) as i64]);
-    let tile = tile.with_layout(of_warps(keys, inner));
+    let inner = local([(keys / warps / 8) as i64, 1]) * column_spatial([4, 8]) * local([2, (columns / 8) as i64]);
+    let tile = tile.with_layout(spatial([warps as i64, 1]) * inner);
     let tile = tile.reshape([keys, 8, columns / 8]).permute([0, 2, 1]);
-    tile.reshape([keys / KEYS_OF_WARP, KEYS_OF_WARP, columns])
+    tile.reshape([warps, keys / warps, columns])
 }
 
 /// Returns columns in the order of memory.
@@ -112,11 +110,19 @@ fn decode<T: Number>(
     Form { keys: n, group, groups, page, parts }: Form,
 ) {
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
-    let (m, warps) = (ROWS, n / KEYS_OF_WARP);
+    let (m, of_warp) = (ROWS, n.min(KEYS_OF_WARP));
+    let warps = n / of_warp;
+    // Tiles are inside of their pages, so that no row of the loop has a bounds check.
+    for (codes, scales) in [keys, values] {
+        ct::require!(
+            codes.extent(1).eq(ct::num_blocks(1)) & codes.extent(2).eq(page) & codes.extent(3).eq(group * groups)
+        );
+        ct::require!(scales.extent(1).eq(ct::num_blocks(1)) & scales.extent(2).eq(page) & scales.extent(3).eq(groups));
+    }
     // Each warp has all queries: fragments outside of the loop instead of a copy in shared memory.
     let queries: Vec<Tile<T, 3>> = (0..groups)
         .map(|g| q.load((batch, head, 0, g), [1, 1, m, group]).reshape([1, m, group]))
-        .map(|q| of_keys(q.broadcast_to([warps, m, group]).reshape([warps * m, group])))
+        .map(|q| of_keys(q.broadcast_to([warps, m, group]).reshape([warps * m, group]), warps))
         .collect();
     let length = lengths.load_scalar(batch);
     let each = length.ceil_div(n).ceil_div(parts);
@@ -130,21 +136,21 @@ fn decode<T: Number>(
         let load = |(codes, scales): Codes, g: usize| {
             let codes = codes.load((number, head, tile, g), [1, 1, n, group]).cast::<T>().reshape([n, group]);
             let scales = scales.load((number, head, tile, g), [1, 1, n, 1]).reshape([n]);
-            (codes, ct::select(seen, scales, 0.0).reshape([warps, 1, KEYS_OF_WARP]))
+            (codes, ct::select(seen, scales, 0.0).reshape([warps, 1, of_warp]))
         };
         let scores = (0..groups).map(|g| {
             let (codes, scales) = load(keys, g);
-            let start = ct::zeros::<f32, 3>([warps, m, KEYS_OF_WARP]);
-            ct::mma(queries[g], of_keys(codes).permute([0, 2, 1]), start) * scales
+            let start = ct::zeros::<f32, 3>([warps, m, of_warp]);
+            ct::mma(queries[g], of_keys(codes, warps).permute([0, 2, 1]), start) * scales
         });
         let scores = scores.reduce(|sum, scores| sum + scores).expect("a group");
-        let scores = ct::select(seen.reshape([warps, 1, KEYS_OF_WARP]), scores, f32::NEG_INFINITY);
-        state.add(scores.reshape([warps * m, KEYS_OF_WARP]), exponent, |weights, sum| {
-            let weights = weights.reshape([warps, m, KEYS_OF_WARP]);
+        let scores = ct::select(seen.reshape([warps, 1, of_warp]), scores, f32::NEG_INFINITY);
+        state.add(scores.reshape([warps * m, of_warp]), exponent, |weights, sum| {
+            let weights = weights.reshape([warps, m, of_warp]);
             let block = |g| {
                 let (codes, scales) = load(values, g);
                 let sum = sum(g).reshape([warps, m, group]);
-                ct::mma((weights * scales).cast::<T>(), of_values(codes), sum).reshape([warps * m, group])
+                ct::mma((weights * scales).cast::<T>(), of_values(codes, warps), sum).reshape([warps * m, group])
             };
             (0..groups).map(block).collect()
         })
@@ -266,8 +272,8 @@ impl PackedDecode {
         let out = out.reshape([batch, key_heads, rows, dim])?;
         let Scratch { results, logs, tickets, .. } = scratch;
         let partial = (parts > 1).then_some((results.view_mut(), logs.view_mut(), tickets.view_mut()));
-        let warps = (keys_of_tile / KEYS_OF_WARP) as u32;
-        let hints = Hints::new().num_warps(warps).occupancy(OCCUPANCY);
+        let warps = (keys_of_tile / keys_of_tile.min(KEYS_OF_WARP)) as u32;
+        let hints = Hints::new().num_warps(warps).num_stages(STAGES).occupancy(OCCUPANCY);
         let kernel = |q: Array<T, 4>,
                       cache: [Codes; 2],
                       tables: (Array<i32, 2>, Array<i32, 1>),

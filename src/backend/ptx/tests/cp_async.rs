@@ -10,6 +10,42 @@ pub fn kernel() -> (String, Module, CompileOptions) {
     ("copies with operands".to_owned(), scaled_by(64, 64), CompileOptions::default())
 }
 
+/// Returns a kernel with thread-private copies and MMAs that read none of them.
+pub fn computed_kernel() -> (String, Module, CompileOptions) {
+    ("copies before computed operands".to_owned(), computed_product(64), CompileOptions::default())
+}
+
+/// Returns a product of a tile from outside of the loop and one that the loop computes: `cat` joins
+/// `columns` / 2 columns to themselves, and a row scales the result.
+fn computed_product(columns: i32) -> Module {
+    let mut k = Kernel::new("computed");
+    let [a, b] = [(); 2].map(|()| k.array(DType::F16, 2, true));
+    let [c, y] = [(); 2].map(|()| k.array(DType::F32, 2, true));
+    let ids = k.bids();
+    let a = k.partition(&a, &[64, 64], &[0, 1]);
+    let (b, c) = (k.partition(&b, &[64, columns / 2], &[0, 1]), k.partition(&c, &[1, columns], &[0, 1]));
+    let y = k.partition(&y, &[64, columns], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let extents = [64, i64::from(columns)];
+    let start = k.b.splat(DType::F32, 0, &extents);
+    let (int, state, whole) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &extents), k.tile(DType::F16, &extents));
+    let left = k.load(a, &[ids[0], ids[1]]);
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (half, scale) = (k.load(b, &[args[0], ids[1]]), k.load(c, &[args[0], ids[1]]));
+    let joined = k.b.simple(Opcode::Cat, &[half, half], vec![Attr::Dim(1)], whole);
+    let doubled = k.op(Opcode::AddF, &[joined, joined]);
+    let product = k.b.simple(Opcode::MmaF, &[left, doubled, args[1]], vec![], state);
+    let scale = k.b.simple(Opcode::Broadcast, &[scale], vec![], state);
+    let scaled = k.op(Opcode::MulF, &[product, scale]);
+    k.b.op(Opcode::Continue, &[&[scaled]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[ids[0], ids[1]]);
+    k.finish()
+}
+
 /// Returns the lines of the loop of a schedule, up to the ops of its body.
 fn copies(module: &Module, target: Target) -> Vec<String> {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
@@ -72,8 +108,20 @@ fn thread_private_tiles_are_copied_with_mma_operands() {
 }
 
 #[test]
+fn tiles_of_computed_operands_are_copied_without_a_barrier() {
+    let of = |lines: &[String], what: &str| lines.iter().filter(|line| line.starts_with(what)).count();
+    for target in [Target::SM_80, Target::SM_90A] {
+        let lines = copies(&computed_product(64), target);
+        assert_eq!((of(&lines, "copy "), of(&lines, "local_load thread ")), (2, 2), "{target}: {lines:?}");
+        assert!(lines[0].ends_with("bytes, thread-private"), "{target}: {lines:?}");
+    }
+    // Rows of four elements: their pieces have 8 bytes.
+    assert_eq!(of(&copies(&computed_product(8), Target::SM_80), "copy "), 2);
+}
+
+#[test]
 fn thread_private_copies_share_the_wait() {
-    for module in [scaled_by(64, 64), scaled_by(1, 64), product_after_a_computed_one()] {
+    for module in [scaled_by(64, 64), scaled_by(1, 64), product_after_a_computed_one(), computed_product(64)] {
         check(&module);
     }
 }

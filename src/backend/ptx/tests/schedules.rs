@@ -88,6 +88,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.extend([("counts".to_owned(), privatized::counts(false), plain), unroll::kernel()]);
     kernels.extend([
         cp_async::kernel(),
+        cp_async::computed_kernel(),
         tma_store::kernel(),
         mma_overlap::kernel(),
         epilogue_smem_reuse::kernel(),

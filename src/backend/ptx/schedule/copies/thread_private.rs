@@ -25,7 +25,7 @@ pub const MAX_STAGES: usize = 4;
 const PRODUCER_KERNEL_BYTES: usize = 32 << 10;
 
 /// Maximum number of bytes of a replicated tile in a thread-private stage.
-pub const MAX_REPLICATED_BYTES: usize = 8 << 10;
+const MAX_REPLICATED_BYTES: usize = 8 << 10;
 
 /// Alignment of thread-private tiles in a stage, in bytes.
 const THREAD_PRIVATE_ALIGN: usize = 16;
@@ -85,6 +85,12 @@ impl KernelInfo<'_> {
         let (copy, bytes) = self.thread_private_copy(load, offset)?;
         let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
         (once || wide).then_some((copy, bytes))
+    }
+
+    /// Returns true if the thread-private copy of a load has many replicas of each element.
+    pub fn is_much_replicated(&self, load: OpId) -> bool {
+        let copy = self.thread_private_copy(load, 0);
+        copy.is_some_and(|(_, bytes)| bytes > self.tile_bytes(load).max(MAX_REPLICATED_BYTES))
     }
 
     /// Returns the bytes of the tile of a load, each element once.

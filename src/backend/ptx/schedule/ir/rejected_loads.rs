@@ -141,8 +141,10 @@ pub enum CopyReason {
     Order,
     /// Tiles at any position overlap in a loop without MMAs.
     Overlap,
-    /// No access of the loop has 16 bytes.
-    Narrow,
+    /// No access of the loop has this number of bytes.
+    Narrow { least: u32 },
+    /// Many threads hold the same elements.
+    Replicated,
     /// The kernel has a producer for other loops.
     Producer,
     /// Two stages exceed the free shared memory.
@@ -170,7 +172,8 @@ impl fmt::Display for CopyReason {
             CopyReason::Uses => write!(f, "several ops read the tile"),
             CopyReason::Order => write!(f, "the MMA reads the tile in another order"),
             CopyReason::Overlap => write!(f, "tiles at any position may overlap in the L1 cache"),
-            CopyReason::Narrow => write!(f, "no load of the loop has pieces of 16 bytes"),
+            CopyReason::Narrow { least } => write!(f, "no load of the loop has pieces of {least} bytes"),
+            CopyReason::Replicated => write!(f, "too many threads would copy the same elements"),
             CopyReason::Producer => write!(f, "the producer loads for other loops"),
             CopyReason::SharedMemory => write!(f, "shared memory has no space for two stages"),
         }

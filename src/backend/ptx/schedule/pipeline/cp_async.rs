@@ -25,7 +25,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::copies::copy_addresses::CopyAddresses;
-use crate::backend::ptx::schedule::copies::thread_private::{MAX_REPLICATED_BYTES, MAX_STAGES, PlannedCopies};
+use crate::backend::ptx::schedule::copies::thread_private::{MAX_STAGES, PlannedCopies};
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
@@ -121,9 +121,9 @@ impl KernelInfo<'_> {
         self.module.block(body).ops.iter().any(|&id| self.module.op(id).code.is_mma())
     }
 
-    /// Returns the bytes that the widest pieces of thread-private copies have at least. The elements
-    /// of a scan wait for each other, and MMAs wait for all of their operands, so that narrower
-    /// copies gain, too.
+    /// Returns the bytes that the widest pieces of thread-private copies have at least. The
+    /// elements of a scan wait for each other, and MMAs wait for all of their operands, so that
+    /// narrower copies gain, too.
     pub fn least_copied_piece(&self, body: BlockId) -> u32 {
         let has_scan = self.module.block(body).ops.iter().any(|&id| self.module.op(id).code == Opcode::Scan);
         if has_scan || self.has_own_mma(body) { 8 } else { 16 }
@@ -138,8 +138,8 @@ impl KernelInfo<'_> {
         (stages >= 2).then_some(CpAsyncPlan { stages, ..plan })
     }
 
-    /// Returns the copies of a loop without operand copies, if each thread can copy its own elements
-    /// of the loads with most of the bytes.
+    /// Returns the copies of a loop without operand copies, if each thread can copy its own
+    /// elements of the loads with most of the bytes.
     fn plan_thread_private(
         &self,
         body: BlockId,
@@ -162,10 +162,8 @@ impl KernelInfo<'_> {
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
             let has_disjoint_tiles = ViewShape::of(module, view).is_some_and(|shape| shape.has_disjoint_tiles());
-            let bytes = self.thread_private_copy(load, 0).map(|(_, bytes)| bytes);
-            // The MMAs of few warps share a row of scales.
-            let is_small = |bytes: usize| bytes <= self.tile_bytes(load).max(MAX_REPLICATED_BYTES);
-            let copies = is_outside && has_disjoint_tiles && bytes.is_some_and(|bytes| !has_mma || is_small(bytes));
+            let copies = is_outside && has_disjoint_tiles && self.thread_private_copy(load, 0).is_some();
+            let copies = copies && !(has_mma && self.is_much_replicated(load));
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
         let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();

@@ -28,7 +28,10 @@ impl KernelInfo<'_> {
         let has_mma = self.regions.has_mma(loop_op);
         let reason = match self.own_rejection(load, loop_op) {
             Some(reason) => reason,
-            None if has_mma => self.operand_rejection(load, body).unwrap_or(CopyReason::SharedMemory),
+            None if has_mma && !self.takes_private_copies(schedule, loop_op) => {
+                self.operand_rejection(load, body).unwrap_or(CopyReason::SharedMemory)
+            }
+            None if has_mma && self.is_much_replicated(load) => CopyReason::Replicated,
             None if schedule.warp_spec.is_some() => CopyReason::Producer,
             None => return Some(self.rejection_by_others(load, loop_op)),
         };
@@ -72,6 +75,16 @@ impl KernelInfo<'_> {
         })
     }
 
+    /// Returns true if threads may copy tiles of a loop with MMAs for themselves alone: there is no
+    /// producer, and no MMA reads a copy.
+    fn takes_private_copies(&self, schedule: &Schedule, loop_op: OpId) -> bool {
+        let loads = self.regions.nested(loop_op).iter();
+        let mut paths = loads.map(|&load| schedule.load_path(load));
+        schedule.warp_spec.is_none()
+            && self.has_own_mma(self.module.op(loop_op).regions[0])
+            && !paths.any(|path| path == LoadPath::CpAsync { thread_private: false })
+    }
+
     /// Returns the reason of a load that only other loads of its loop prevent.
     fn rejection_by_others(&self, load: OpId, loop_op: OpId) -> String {
         let module = self.module;
@@ -90,10 +103,12 @@ impl KernelInfo<'_> {
                 None => format!("another load of this loop: {reason}"),
             };
         }
+        let least = self.least_copied_piece(body);
+        let is_wide = |id: OpId| self.copy_vector(id).is_ok_and(|(_, bytes)| bytes >= least as usize);
         let reason = match () {
             () if loads().any(is_made_here) => CopyReason::View,
             () if loads().any(at_any_position) => CopyReason::Overlap,
-            () if loads().all(|id| !matches!(self.copy_vector(id), Ok((_, 16)))) => CopyReason::Narrow,
+            () if !loads().any(is_wide) => CopyReason::Narrow { least },
             () => CopyReason::SharedMemory,
         };
         reason.to_string()
