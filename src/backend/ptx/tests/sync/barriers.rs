@@ -21,7 +21,9 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let [dropped, doubled] = match within {
                 SubStep::Barrier { required: false } => ["a meeting is left out", "threads meet twice"],
                 SubStep::Barrier { required: true } => ["a step goes on without its meeting", "a step meets twice"],
-                SubStep::MmaWait { .. } => ["products do not land before their operands are overwritten", "products land twice"],
+                SubStep::MmaWait { .. } => {
+                    ["products do not land before their operands are overwritten", "products land twice"]
+                }
                 SubStep::TmaStoreWait { .. } => ["TMA is not waited for", "TMA is waited for twice"],
                 SubStep::ConvertLayout(_) => ["a change of layout is left out", "a layout is changed twice"],
                 SubStep::SmemWrite(_) | SubStep::SmemRead(_) => ["a place is not used", "a place is used twice"],
