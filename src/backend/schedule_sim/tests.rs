@@ -12,7 +12,7 @@ use super::warp::warp_groups;
 use crate::backend::cpu::{Program, RunOptions};
 use crate::backend::ptx::schedule::{KernelInfo, Schedule};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels, mutants, roles_instead};
-use crate::backend::ptx::tests::sync::{barriers, mma_order};
+use crate::backend::ptx::tests::sync::{barriers, mma_order, mma_waits};
 use crate::backend::ptx::tests::{data_partition, matmul, optimizations};
 use crate::backend::ptx::{CompileOptions, OptimizationSet, Scheduled};
 use crate::dtype::DType;
@@ -222,6 +222,26 @@ fn missing_barriers_are_noticed() {
     seen.iter().for_each(|(what, [has_side_effects, all])| println!("{what}: {has_side_effects} of {all} noticed"));
     let [has_side_effects, all] = seen["a barrier is left out"];
     assert!(all > 1 && 2 * has_side_effects >= all && seen["an unwritten place is read"][0] > 0, "{seen:?}");
+}
+
+#[test]
+fn overwritten_operands_of_mmas_are_noticed() {
+    let planted = [
+        "products do not land before their operands are overwritten",
+        "products land one group too few",
+        "slots are too small",
+        "a meeting is left out",
+    ];
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    each(mma_waits::operand_kernels(), |name, info, body, schedule, launch| {
+        run(info, body, schedule, launch, &ORDERS).unwrap();
+        for (what, mutant) in barriers::mutants(schedule).into_iter().filter(|(what, _)| planted.contains(what)) {
+            *seen.entry(what).or_default() += 1;
+            let found = run(info, body, &mutant, launch, &[0]);
+            assert!(found.is_err(), "{name}: {what}:\n{}", mutant.to_text(info.module));
+        }
+    });
+    assert_eq!(seen.len(), planted.len(), "{seen:?}");
 }
 
 fn plain(module: Module) -> (String, Module, CompileOptions) {

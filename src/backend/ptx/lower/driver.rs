@@ -100,6 +100,8 @@ pub fn lowered<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> 
     }
     let missed = lowering.info.missed_loop_hints(&lowering.schedule, &rejected_loads);
     lowering.report.remarks.missed_hints(lowering.module, missed);
+    let missed = lowering.info.missed_operand_buffers(&lowering.schedule);
+    lowering.report.remarks.missed_hints(lowering.module, missed);
     let mut direct = lowering.info.missed_copies(&lowering.schedule);
     direct.extend(lowering.info.missed_stores());
     lowering.report.remarks.direct_accesses(direct);

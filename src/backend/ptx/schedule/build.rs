@@ -88,8 +88,8 @@ impl KernelInfo<'_> {
                 if !hoists && !doubles {
                     return schedule;
                 }
-                let plain = plain
-                    .get_or_insert_with(|| self.schedule_with(body, warp_spec, never, smem, &mut |_, _| {}));
+                let plain =
+                    plain.get_or_insert_with(|| self.schedule_with(body, warp_spec, never, smem, &mut |_, _| {}));
                 if self.can_hoist_operands(&schedule, plain) {
                     return schedule;
                 }

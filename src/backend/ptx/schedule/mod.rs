@@ -35,6 +35,8 @@ mod verify;
 mod warp_specialize;
 
 #[cfg(any(test, feature = "_suite"))]
+pub use crate::backend::ptx::smem::allocation::Buffer;
+#[cfg(any(test, feature = "_suite"))]
 pub use analysis::deferred_values::is_computed_at_use;
 pub use analysis::kernel_info::KernelInfo;
 #[cfg(any(test, feature = "_suite"))]
@@ -58,8 +60,8 @@ pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::program::CarriedMma;
 pub use ir::program::{
-    ConsumerWait, For, HoistedOperand, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind,
-    OrderPoint, Schedule, SeqId, Step, StripMine, StripRole, WarpRole,
+    ConsumerWait, For, HoistedOperand, LayoutId, Loop, MmaGroup, MmaIssue, MmaWait, OrderBarrierKind, OrderPoint,
+    Schedule, SeqId, Step, StripMine, StripRole, WarpRole,
 };
 pub use ir::rejected_loads::RejectedLoads;
 pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
@@ -72,8 +74,6 @@ pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;
-#[cfg(any(test, feature = "_suite"))]
-pub use crate::backend::ptx::smem::allocation::Buffer;
 
 #[cfg(test)]
 pub use ir::sub_step::ConversionKind;

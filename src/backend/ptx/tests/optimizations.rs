@@ -40,7 +40,7 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::Unroll, "unrolled"),
     (Optimization::HoistConversions, "sums of columns"),
     (Optimization::HoistOperands, "hoisted operands"),
-    (Optimization::DoubleBuffer, "a computed operand"),
+    (Optimization::DoubleBuffer, "an operand in two slots"),
     (Optimization::MmaGroups, "products that depend, 96"),
     (Optimization::WideMma, "products that depend, 96"),
     (Optimization::MmaCarry, "pingpong"),

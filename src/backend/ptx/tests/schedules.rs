@@ -85,6 +85,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     kernels.push(("endless loop".to_owned(), sync::mma_waits::product_of_endless_loop(), plain));
     kernels.push(("branch".to_owned(), mma::sums_in_a_branch(), plain));
     kernels.push(("a computed operand".to_owned(), sync::mma_waits::product_after_a_computed_one(), plain));
+    kernels.extend(sync::mma_waits::operand_kernels());
     kernels.extend([("counts".to_owned(), privatized::counts(false), plain), unroll::kernel()]);
     kernels.extend([
         cp_async::kernel(),

@@ -5,9 +5,9 @@
 //! threads may execute sub-steps in any order. Two accesses of sub-steps to one place, at least one
 //! a write, are therefore a race. No interleavings need to be tried.
 //!
-//! MMAs in flight read their operands until a wait, and those of other warps until the barrier after
-//! it. Places are those of the hardware: the steps of a loop with a double buffer name the slot of
-//! the iteration, which is another one in the next iteration.
+//! MMAs in flight read their operands until a wait, and those of other warps until the barrier
+//! after it. Places are those of the hardware: the steps of a loop with a double buffer name the
+//! slot of the iteration, which is another one in the next iteration.
 
 use std::ops::Range;
 

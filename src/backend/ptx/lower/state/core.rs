@@ -76,7 +76,7 @@ pub struct Smem {
     pub data_space: Space,
     /// Sub-steps of the current step that are not lowered yet.
     pub sub_steps: VecDeque<SubStep>,
-    /// The double buffers of the enclosing loops, each with the offset of the slot of the iteration.
+    /// The double buffers of the enclosing loops, each with the offset of the current slot.
     pub double_buffers: Vec<(Buffer, Reg)>,
 }
 

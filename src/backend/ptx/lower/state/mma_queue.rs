@@ -1,8 +1,8 @@
 //! MMAs in flight: waits for `wgmma` groups, and the stage releases that follow.
 //!
 //! The schedule places the waits. A sunk wait is emitted at the first use of the value inside the
-//! next step, or at the end of this step. Before a write to shared memory, the MMAs that read it are
-//! complete.
+//! next step, or at the end of this step. Before a write to shared memory, the MMAs that read
+//! it are complete.
 
 use super::core::{Lowered, Lowering};
 use super::instrument::stamp_state::WaitKey;

@@ -11,9 +11,16 @@ use rustc_hash::FxHashSet;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::program::{HoistedOperand, Schedule, Step};
+use crate::backend::ptx::schedule::ir::program::{HoistedOperand, Schedule, SeqId, Step};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, SubStep};
 use crate::ir::{OpId, Value};
+
+/// Remark of a loop that writes a loop-invariant operand.
+const INVARIANT_OPERAND: &str = "an operand of an MMA that the loop does not change is written to shared memory in each \
+                                 iteration: a buffer for the whole loop costs space that other steps need";
+/// Remark of a loop that writes operands after the MMAs of the previous iteration.
+const ONE_BUFFER: &str = "an operand of an MMA is written after the MMAs of the previous iteration: two slots for it cost \
+                          shared memory that other steps or CTAs need";
 
 /// The loops that operands are hoisted out of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +104,58 @@ impl KernelInfo<'_> {
             && costs.rounds <= limits.rounds
             && costs.barriers_in_loops <= limits.barriers_in_loops
             && blocks >= most
+    }
+
+    /// Returns the loops that write an operand of MMAs to shared memory in each iteration, although
+    /// they do not change it or although MMAs of the previous iteration could stay in flight.
+    pub fn missed_operand_buffers(&self, schedule: &Schedule) -> Vec<(OpId, String)> {
+        let mut missed = Vec::new();
+        for steps in &schedule.sequences {
+            for (at, step) in steps.iter().enumerate() {
+                let (loop_op, body, carried) = match step {
+                    Step::For(plan) => (plan.op, plan.body, &plan.carried_mmas[..]),
+                    Step::Loop(plan) => (plan.op, plan.body, &[][..]),
+                    _ => continue,
+                };
+                let mut before = steps[..at].iter().rev().take_while(|step| matches!(step, Step::Sub(_)));
+                let doubled = before.any(|step| matches!(step, Step::Sub(SubStep::DoubleBuffer(_))));
+                let inside = self.values_of_loop(loop_op);
+                let written = self.written_operands(schedule, body);
+                if written.iter().any(|(_, value)| !inside.contains(value)) {
+                    missed.push((loop_op, INVARIANT_OPERAND.to_owned()));
+                }
+                let is_carried = |mma: OpId| carried.iter().any(|carried| carried.mma == mma);
+                if !doubled && written.iter().any(|&(mma, value)| inside.contains(&value) && is_carried(mma)) {
+                    missed.push((loop_op, ONE_BUFFER.to_owned()));
+                }
+            }
+        }
+        missed
+    }
+
+    /// Returns the operands that threads write to shared memory for the MMA groups of a sequence,
+    /// each with the last MMA of its group.
+    fn written_operands(&self, schedule: &Schedule, body: SeqId) -> Vec<(OpId, Value)> {
+        let (mut written, mut stored) = (Vec::new(), Vec::new());
+        for step in schedule.steps(body) {
+            match step {
+                Step::Sub(SubStep::StoredOperand { value, .. }) => stored.push(*value),
+                Step::Mma(group) => {
+                    let operands = self.smem_operands_of(&group.ops).into_iter().filter(|&(value, _, plan)| {
+                        let loaded = self.source_load(value);
+                        let layout = self.inference.natural_or_default(value);
+                        !stored.contains(&value)
+                            && !loaded.is_some_and(|load| schedule.load_path(load).is_smem_operand())
+                            && plan.in_registers(&layout).is_none()
+                    });
+                    written.extend(operands.filter_map(|(value, ..)| Some((group.last()?, value))));
+                    stored.clear();
+                }
+                step if step.is_wait() || matches!(step, Step::Sub(_)) => {}
+                _ => stored.clear(),
+            }
+        }
+        written
     }
 
     /// Returns the CTAs per SM that shared memory and threads allow.

@@ -97,12 +97,7 @@ impl<'a> SubStepBuilder<'a, '_> {
 
     /// Returns the MMA groups that the previous iteration has issued. `sum` returns the value of an
     /// accumulator.
-    pub fn carried_mmas(
-        &self,
-        plan: &For,
-        slots: Option<Buffer>,
-        sum: impl Fn(usize) -> Value,
-    ) -> Vec<InFlightMma> {
+    pub fn carried_mmas(&self, plan: &For, slots: Option<Buffer>, sum: impl Fn(usize) -> Value) -> Vec<InFlightMma> {
         let carried = plan.carried_mmas.iter().map(|carried| InFlightMma {
             results: carried.accumulators.iter().map(|&carried| sum(carried)).collect(),
             reads: match slots {

@@ -1,5 +1,5 @@
-//! Verifies double buffers: steps of an iteration write its slot alone, and MMAs that stay in flight
-//! across the back edge read no other buffer that threads write.
+//! Verifies double buffers: steps of an iteration write its slot alone, and MMAs that stay in
+//! flight across the back edge read no other buffer that threads write.
 
 use super::VerifyResult;
 use super::barriers::{BarrierVerifier, overlaps_any};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::*;
+use crate::backend::ptx::tests::schedules::each_schedule_of;
 use crate::backend::ptx::{Optimization, OptimizationSet};
 
 /// Ops between two MMAs.
@@ -210,10 +211,10 @@ fn mma_waits_are_in_both_branches_if_one_has_a_barrier() {
     let first = rest.find("wgmma.wait_group.sync.aligned 0;").unwrap();
     let met = rest.find("barrier.cta.sync").unwrap();
     let skipped = rest.find("bra.uni").unwrap();
-    assert!(skipped < first && first < met, "the branch waits before its barrier: {rest}");
+    assert!(skipped < met && met < first, "the MMA is in flight at the barrier of the branch: {rest}");
     let second = first + 1 + rest[first + 1..].find("wgmma.wait_group.sync.aligned 0;").expect("the other branch, too");
     let issued = rest.find("wgmma.mma_async").unwrap();
-    assert!(met < second && second < issued, "before either goes on: {rest}");
+    assert!(first < second && second < issued, "both waits precede the next MMA: {rest}");
 }
 
 #[test]
@@ -311,10 +312,46 @@ pub fn product_after_a_computed_one() -> Module {
     k.finish()
 }
 
+/// Returns `acc += a · (b + b)` in a loop: threads write the right operand to shared memory. The
+/// left operands leave space for one CTA.
+fn product_of_a_computed_operand() -> Module {
+    let mut k = Kernel::new("computed");
+    let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();
+    let output = k.array(DType::F32, 2, true);
+    let ids = k.bids();
+    let [a, b] = [(0, 256), (1, 64)].map(|(at, rows)| k.partition(&arrays[at], &[rows, 64], &[0, 1]));
+    let y = k.partition(&output, &[256, 64], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::F32, 0, &[256, 64]);
+    let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[256, 64]));
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (left, factor) = (k.load(a, &[ids[0], args[0]]), k.load(b, &[args[0], ids[1]]));
+    let doubled = k.op(Opcode::AddF, &[factor, factor]);
+    let sum = k.b.simple(Opcode::MmaF, &[left, doubled, args[1]], vec![], state);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[ids[0], ids[1]]);
+    k.finish()
+}
+
+/// Returns a product whose operand has two slots, and the same one with one buffer.
+pub fn operand_kernels() -> Vec<(String, Module, CompileOptions)> {
+    let module = product_of_a_computed_operand();
+    let two = CompileOptions { num_stages: Some(2), schedule: true, ..CompileOptions::default() };
+    let one = CompileOptions { optimizations: OptimizationSet::ALL.without(Optimization::DoubleBuffer), ..two };
+    vec![
+        ("an operand in two slots".to_owned(), module.clone(), two),
+        ("an operand in one buffer".to_owned(), module, one),
+    ]
+}
+
 #[test]
 fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
-    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
-    let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
+    let (_, module, options) = &operand_kernels()[0];
+    let compiled = check_with(module, options).pop().unwrap();
     let schedule = &compiled.schedule;
     let slots = schedule.find("double_buffer").unwrap_or_else(|| panic!("{schedule}"));
     let end = slots + schedule[slots..].find("continue").unwrap();
@@ -324,17 +361,39 @@ fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
 
 #[test]
 fn without_slots_an_operand_is_written_after_its_mmas() {
-    let optimizations = OptimizationSet::ALL.without(Optimization::DoubleBuffer);
-    let options = CompileOptions { schedule: true, optimizations, ..CompileOptions::default() };
-    let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
+    let (_, module, options) = &operand_kernels()[1];
+    let compiled = check_with(module, options).pop().unwrap();
     let schedule = &compiled.schedule;
     let waits = schedule.find("mma_wait operands").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
     let next: Vec<&str> = schedule[waits..].lines().skip(1).take(2).map(str::trim).collect();
     assert!(next[0].starts_with("barrier") && next[1].starts_with("smem_write"), "{schedule}");
+    let remarks = &compiled.remarks.missed_loop_hints;
+    assert!(remarks.iter().any(|(_, what)| what.contains("two slots")), "{remarks:?}");
+}
+
+#[test]
+fn an_mma_stays_in_flight_while_an_operand_of_another_one_is_written() {
+    let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+    let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
+    let schedule = &compiled.schedule;
+    assert!(schedule.contains("smem_write") && !schedule.contains("mma_wait operands"), "{schedule}");
     let first = compiled.text.find("wgmma.commit_group").unwrap();
     let met = first + compiled.text[first..].find("barrier.cta.sync").unwrap();
-    let waited = compiled.text[first..met].find("wgmma.wait_group.sync.aligned ");
-    assert!(waited.is_some(), "{}", compiled.text);
+    assert!(!compiled.text[first..met].contains("wgmma.wait_group.sync.aligned 0;"), "{}", compiled.text);
+}
+
+#[test]
+fn overwritten_operands_are_rejected() {
+    let mut kinds = BTreeSet::new();
+    each_schedule_of(operand_kernels(), |name, info, body, schedule| {
+        for (what, mutant) in super::barriers::mutants(schedule) {
+            kinds.insert(what);
+            let found = info.verify_schedule(body, &mutant);
+            assert!(found.is_err(), "{name}: {what}:\n{}", mutant.to_text(info.module));
+        }
+    });
+    let planted = ["products land one group too few", "slots are elsewhere", "slots are too small"];
+    assert!(planted.iter().all(|what| kinds.contains(what)), "{kinds:?}");
 }
 
 #[test]
