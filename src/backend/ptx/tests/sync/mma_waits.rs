@@ -374,7 +374,7 @@ fn without_slots_an_operand_is_written_after_its_mmas() {
 #[test]
 fn an_mma_stays_in_flight_while_an_operand_of_another_one_is_written() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
-    let compiled = check_with(&product_beside_a_computed_one(), &options).pop().unwrap();
+    let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
     assert!(schedule.contains("smem_write") && !schedule.contains("mma_wait operands"), "{schedule}");
     let first = compiled.text.find("wgmma.commit_group").unwrap();
