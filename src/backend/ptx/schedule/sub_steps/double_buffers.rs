@@ -16,6 +16,12 @@ use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Value};
 
+/// Minimum extent of an MMA along the axis that its written operand does not have. At 32, the MMA
+/// takes as long as the write of the operand to shared memory (2048 multiplications of f16 and 128
+/// bytes a cycle). With less work there is nothing to overlap (H200: weights of i8 by 16 rows are
+/// 8 % slower with two slots).
+const MIN_FREE_EXTENT: i64 = 128;
+
 /// An operand that threads write in each iteration, with its place in the first slot.
 pub struct DoubledOperand<'a> {
     /// The last MMA of its group.
@@ -33,6 +39,19 @@ pub struct DoubleBuffer<'a> {
 }
 
 impl KernelInfo<'_> {
+    /// Returns the extent of the MMAs of a group along the axis that an operand does not have.
+    fn free_extent(&self, mma: OpId, value: Value, is_left: bool) -> i64 {
+        let members = self.mma_groups.group_of(mma);
+        let of_mma = |&id: &OpId| {
+            let operands = &self.module.op(id).operands;
+            let [own, other] = if is_left { [0, 1] } else { [1, 0] };
+            let shape = self.module.shape(operands[other]);
+            let axis = if is_left { shape.len() - 1 } else { shape.len() - 2 };
+            (operands[own] == value).then(|| shape[axis])
+        };
+        members.iter().filter_map(of_mma).sum()
+    }
+
     /// Returns true if loops may have double buffers. Data partitions share no operands that
     /// threads write.
     pub fn may_double_buffer(&self) -> bool {
@@ -59,6 +78,9 @@ impl<'a> SubStepBuilder<'a, '_> {
         let mut bytes = 0;
         for carried in &plan.carried_mmas {
             for (value, is_left, plan) in self.written_operands(carried) {
+                if self.info.free_extent(carried.mma, value, is_left) < MIN_FREE_EXTENT {
+                    return DoubleBuffer { outer, slots: None };
+                }
                 let buffer = Buffer { offset: bytes, bytes: plan.shared.bytes() as u32 };
                 bytes += buffer.bytes.next_multiple_of(plan.align.max(SWIZZLE_ATOM_BYTES));
                 written.push(DoubledOperand { mma: carried.mma, value, is_left, plan, buffer });
