@@ -38,8 +38,8 @@ pub(crate) fn compile(
     let requested = std::env::var("CUTLET_TILEIR").ok();
     let (found, mut tried) = assemblers(gpu.target(), gpu.driver_version().unwrap_or(0), requested.as_deref())?;
     for assembler in found {
-        let kernel =
-            stages.time("assembler", || loaded(assembler, gpu, (&code.bytecode, &code.entry, assembly(hints)), dump))?;
+        let kernel = stages
+            .time("assembler", || loaded(assembler, gpu, (&code.bytecode, &code.entry, assembly(hints)), dump))?;
         match kernel {
             Ok(kernel) => {
                 let word = |(index, param): (usize, &tileir::Param)| ParamKind::Word {

@@ -244,52 +244,6 @@ fn equal_ops_merge_and_loads_do_until_memory_changes() {
 }
 
 #[test]
-fn loads_of_parameters_that_are_never_written_merge_over_stores() {
-    let pointer = Type::ptr(I32);
-    // Returns the number of loads after an op between two equal ones of the first parameter.
-    let loads = |between: &dyn Fn(&mut Kernel, [Value; 2], TypeId)| {
-        let mut k = kernel(&[pointer.clone(), pointer.clone(), Type::scalar(I32)]);
-        let (read, written, x) = (k.args[0], k.args[1], k.args[2]);
-        let token = k.b.module.intern(Type::Token);
-        let weak = || vec![Attr::MemOrder(MemOrder::Weak)];
-        let load = |k: &mut Kernel| {
-            let id = k.b.op(Opcode::LoadPtr, &[&[read], &[], &[], &[]], weak(), vec![], &[k.int, token]);
-            k.b.module.op(id).results[0]
-        };
-        let before = load(&mut k);
-        k.b.op(Opcode::StorePtr, &[&[written], &[x], &[], &[]], weak(), vec![], &[token]);
-        between(&mut k, [read, written], token);
-        let after = load(&mut k);
-        k.print(&[before, after]);
-        k.after(Some("cse")).iter().filter(|line| line.contains("load_ptr_tko weak")).count()
-    };
-    let ordered = |order| vec![Attr::MemOrder(order), Attr::MemScope(MemScope::Device)];
-    assert_eq!(loads(&|_, _, _| ()), 1);
-    // An acquire: another tile block or kernel may have written the array.
-    let acquires = |k: &mut Kernel, [_, written]: [Value; 2], token: TypeId| {
-        k.b.op(Opcode::LoadPtr, &[&[written], &[], &[], &[]], ordered(MemOrder::Acquire), vec![], &[k.int, token]);
-    };
-    assert_eq!(loads(&acquires), 2);
-    // The array is written.
-    let writes = |k: &mut Kernel, [read, _]: [Value; 2], token: TypeId| {
-        let nine = k.int(9);
-        k.b.op(Opcode::StorePtr, &[&[read], &[nine], &[], &[]], ordered(MemOrder::Release), vec![], &[token]);
-    };
-    assert_eq!(loads(&writes), 2);
-    // A loop that stores: the value would occupy registers during the loop.
-    let repeats = |k: &mut Kernel, [_, written]: [Value; 2], token: TypeId| {
-        let (zero, one) = (k.int(0), k.int(1));
-        let body = k.block(&[k.int], |k, counter| {
-            let weak = vec![Attr::MemOrder(MemOrder::Weak)];
-            k.b.op(Opcode::StorePtr, &[&[written], &[counter[0]], &[], &[]], weak, vec![], &[token]);
-            k.end(Opcode::Continue, &[]);
-        });
-        k.b.op(Opcode::For, &[&[zero], &[one], &[one], &[]], vec![], vec![body], &[]);
-    };
-    assert_eq!(loads(&repeats), 2);
-}
-
-#[test]
 fn invariant_code_leaves_all_loops_but_harmful_ops_stay() {
     let mut k = kernel(&[0; 3].map(|_| Type::scalar(I32)));
     let args = k.args.clone();

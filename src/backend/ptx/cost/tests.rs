@@ -304,7 +304,8 @@ fn more_stages_and_tma_are_faster() {
 fn pingpong_hides_stores() {
     // Memory that is fast enough not to be the bottleneck.
     let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
-    let with = |pingpong| cost(&persistent_tiles(), Target::SM_90A, &CompileOptions { pingpong, ..PINGPONG_OPTIONS }, weights);
+    let with =
+        |pingpong| cost(&persistent_tiles(), Target::SM_90A, &CompileOptions { pingpong, ..PINGPONG_OPTIONS }, weights);
     let (pingpong_groups, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.loops.iter().find(|timing| timing.outer).map(|timing| timing.cycles).unwrap();
     let inner = |cost: &Cost| {

@@ -13,7 +13,8 @@
 //! *Thread-private*: in a loop without operand copies each thread copies the elements that it holds
 //! later, of the loads for which that is possible, if these are most of the bytes. The thread reads
 //! them without a barrier, and fills the stage of the previous iteration at the head. The loop has
-//! no MMA, or registers hold the operands: packed codes and their scales, for example. In a loop
+//! no MMA, or synchronous ones whose operands are in registers: packed codes and their scales. In a
+//! loop
 //! with operand copies, other tiles are copied in stages, too. The condition is that the operands
 //! keep their number of stages. If a producer loads the operands, consumers copy such tiles, and its
 //! pipelines get the rest of shared memory.
@@ -116,9 +117,18 @@ impl KernelInfo<'_> {
         Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
     }
 
-    /// Returns true if the body of a loop has an MMA outside of nested regions.
-    pub fn has_own_mma(&self, body: BlockId) -> bool {
-        self.module.block(body).ops.iter().any(|&id| self.module.op(id).code.is_mma())
+    /// Returns true if the body of a loop has MMAs outside of nested regions, and all of them are
+    /// synchronous ones of tensor cores.
+    ///
+    /// Copies do not gain in loops with asynchronous MMAs: the operands go through shared memory, and
+    /// the registers of the addresses spill.
+    pub fn has_sync_mmas(&self, body: BlockId) -> bool {
+        let mut mmas = self.module.block(body).ops.iter().filter(|&&id| self.module.op(id).code.is_mma()).peekable();
+        let is_sync = |id: &OpId| match self.inference.mma_plans.get(id) {
+            Some(Ok(plan)) => !plan.is_asynchronous() && !plan.is_fma(),
+            _ => false,
+        };
+        mmas.peek().is_some() && mmas.all(is_sync)
     }
 
     /// Returns the bytes that the widest pieces of thread-private copies have at least. The
@@ -126,7 +136,7 @@ impl KernelInfo<'_> {
     /// narrower copies gain, too.
     pub fn least_copied_piece(&self, body: BlockId) -> u32 {
         let has_scan = self.module.block(body).ops.iter().any(|&id| self.module.op(id).code == Opcode::Scan);
-        if has_scan || self.has_own_mma(body) { 8 } else { 16 }
+        if has_scan || self.has_sync_mmas(body) { 8 } else { 16 }
     }
 
     /// Returns a plan with the requested number of stages, if at least two fit. Without a request
@@ -148,7 +158,7 @@ impl KernelInfo<'_> {
         smem: &SharedMemory,
     ) -> Option<PlannedCopies> {
         let module = self.module;
-        let has_mma = self.has_own_mma(body);
+        let has_mma = self.has_sync_mmas(body);
         if !no_producer || !has_mma && self.regions.parent(body).is_some_and(|id| self.regions.has_mma(id)) {
             return None;
         }

@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
         let loads = self.regions.nested(loop_op).iter();
         let mut paths = loads.map(|&load| schedule.load_path(load));
         schedule.warp_spec.is_none()
-            && self.has_own_mma(self.module.op(loop_op).regions[0])
+            && self.has_sync_mmas(self.module.op(loop_op).regions[0])
             && !paths.any(|path| path == LoadPath::CpAsync { thread_private: false })
     }
 

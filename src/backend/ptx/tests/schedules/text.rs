@@ -16,7 +16,8 @@ fn schedules_have_steps_of_each_kind() {
     each_schedule(|_, info, _, schedule| {
         let text = schedule.to_text(info.module);
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
-        words.extend(text.contains("registers per iteration, live-out %").then(|| "a strip with a live-out".to_owned()));
+        words
+            .extend(text.contains("registers per iteration, live-out %").then(|| "a strip with a live-out".to_owned()));
         let lines =
             ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp", "mma_wait operands"];
         words.extend(
