@@ -1,5 +1,5 @@
-//! Public items: traits are sealed, or open to implementations of programs, and the documentation states which; types
-//! have `Debug`.
+//! Public items: traits are sealed, or open to implementations of programs, and the documentation
+//! states which; types have `Debug`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -123,7 +123,8 @@ fn the_tutorial_shows_the_current_remarks() {
     }
 }
 
-/// The remarks that the tables of the tutorial explain are in the listings above them, number by number.
+/// The remarks that the tables of the tutorial explain are in the listings above them, number by
+/// number.
 #[test]
 fn the_tutorial_explains_what_it_shows() {
     let mut explained = 0;

@@ -261,7 +261,8 @@ fn adds(session: Session) -> Result<()> {
     })
 }
 
-/// Slices along rows between multiples of 16 bytes, as operands and as results: begin and end as numbers of units.
+/// Slices along rows between multiples of 16 bytes, as operands and as results: begin and end as
+/// numbers of units.
 fn whole_columns(session: Session) -> Result<()> {
     const UNIT: usize = 16;
     fn kernel((a, b, ends): (Array<f16, 2>, Array<f16, 2>, Array<i32, 2>), c: ArrayMut<f32, 2>, [n, k]: [usize; 2]) {

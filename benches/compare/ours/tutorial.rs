@@ -1,4 +1,5 @@
-//! Rows of the kernels that `docs/tutorial.md` shows, from the file that its tests compare with the page.
+//! Rows of the kernels that `docs/tutorial.md` shows, from the file that its tests compare with the
+//! page.
 
 use anyhow::{Result, bail};
 use cutlet as ct;

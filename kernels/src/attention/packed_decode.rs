@@ -44,7 +44,7 @@ const KEYS_OF_WARP: usize = 32;
 const ROWS: usize = 16;
 /// Blocks of a multiprocessor.
 const OCCUPANCY: u32 = 6;
-/// Stages of tiles that are copied ahead. Shared memory has space for those of six blocks.
+/// Stages of tiles that `cp.async` prefetches. Shared memory has space for those of six blocks.
 const STAGES: u32 = 3;
 
 /// Constants of the kernel.
@@ -65,8 +65,8 @@ type Codes = (PackedArray<i4, 4>, Array<f32, 4>);
 /// Results, logarithms and tickets of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
 
-/// Returns rows of keys or queries for each warp in the order of [`in_order`]: a thread has adjacent
-/// columns of each eighth row.
+/// Returns rows of keys or queries for each warp in the order of [`in_order`]: a thread has
+/// adjacent columns of each eighth row.
 fn of_keys<T: Number>(tile: Tile<T, 2>, warps: usize) -> Tile<T, 3> {
     let [rows, columns] = tile.shape();
     let each = (columns / 4).min(32);

@@ -93,7 +93,8 @@ fn plain_plans() -> Result<()> {
     let mut count = 0;
     // Kernels without products have no plan search.
     let rows = plain_rows();
-    // The tutorial shows the plan that its attention gets, which is another one. It has no recorded times.
+    // The tutorial shows the plan that its attention gets, which is another one. It has no recorded
+    // times.
     let rows = rows.iter().filter(|line| !line.starts_with("tutorial "));
     let products = rows.filter(|line| line.contains("matmul") || line.contains("attention"));
     for (name, plain) in products.filter_map(|line| line.split_once(": ")) {

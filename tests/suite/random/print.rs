@@ -226,8 +226,8 @@ impl Printer<'_> {
         parts
     }
 
-    /// A function for each part, and the lines that call them: each takes what it names of the parameters and of the
-    /// values of earlier parts, and returns what later parts name of its own.
+    /// A function for each part, and the lines that call them. A function takes the parameters and
+    /// the values of earlier parts that it names, and returns its values that later parts name.
     fn functions(&self, parts: &[Part], params: &[Vec<Param>]) -> [String; 2] {
         let [mut functions, mut calls] = [String::new(), String::new()];
         let at = |(name, ty): (&str, &str)| (name.to_string(), ty.to_string());
@@ -262,11 +262,11 @@ impl Printer<'_> {
     }
 }
 
-/// Warnings that printed functions do not give.
+/// Warnings that printed functions suppress.
 const ALLOWED: &str = "#[allow(unused_variables, unused_parens, unused_braces)]";
 
-/// The kernel of a program as Rust: a function that takes an array for each kind that it reads and writes, and functions
-/// of its parts if there are many steps.
+/// The kernel of a program as Rust: a function that takes an array for each kind that it reads and
+/// writes, and functions of its parts if there are many steps.
 pub fn kernel(program: &Program) -> String {
     let forms = program.forms().expect("a program that makes sense");
     let mut printer = Printer { program, forms, text: String::new(), depth: 1 };
@@ -331,8 +331,8 @@ fn packed<F: ct::packed::Narrow>(device: &ct::Device, codes: &[u8], shape: [usiz
 }
 ";
 
-/// A whole program: imports, kernel, and a function `run` that launches it on a device and gives the bits of what it
-/// stored.
+/// A whole program: imports, kernel, and a function `run` that launches it on a device and returns
+/// the stored bits.
 pub fn whole(program: &Program, contents: &[Vec<Content>; 2], packed: &[Vec<Codes>; 2], note: &str) -> String {
     let mut text = String::from("use cutlet as ct;\nuse cutlet::prelude::*;\n\n");
     text.push_str(&kernel(program));

@@ -14,10 +14,9 @@
 //! later, of the loads for which that is possible, if these are most of the bytes. The thread reads
 //! them without a barrier, and fills the stage of the previous iteration at the head. The loop has
 //! no MMA, or synchronous ones whose operands are in registers: packed codes and their scales. In a
-//! loop
-//! with operand copies, other tiles are copied in stages, too. The condition is that the operands
-//! keep their number of stages. If a producer loads the operands, consumers copy such tiles, and its
-//! pipelines get the rest of shared memory.
+//! loop with operand copies, other tiles are copied in stages, too. The condition is that the
+//! operands keep their number of stages. If a producer loads the operands, consumers copy such
+//! tiles, and its pipelines get the rest of shared memory.
 
 use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
@@ -120,8 +119,8 @@ impl KernelInfo<'_> {
     /// Returns true if the body of a loop has MMAs outside of nested regions, and all of them are
     /// synchronous ones of tensor cores.
     ///
-    /// Copies do not gain in loops with asynchronous MMAs: the operands go through shared memory, and
-    /// the registers of the addresses spill.
+    /// Copies do not gain in loops with asynchronous MMAs: the operands go through shared memory,
+    /// and the registers of the addresses spill.
     pub fn has_sync_mmas(&self, body: BlockId) -> bool {
         let mut mmas = self.module.block(body).ops.iter().filter(|&&id| self.module.op(id).code.is_mma()).peekable();
         let is_sync = |id: &OpId| match self.inference.mma_plans.get(id) {
@@ -215,7 +214,8 @@ impl KernelInfo<'_> {
     /// Returns true if other warps of an SM hide the latency of the loads of a loop, and a thread
     /// copies so few bytes in an iteration that the instructions of the copies cost more.
     ///
-    /// A kernel that reads the number of CTAs may have one CTA per SM, whatever its registers allow.
+    /// A kernel that reads the number of CTAs may have one CTA per SM, although its registers allow
+    /// more.
     fn is_latency_hidden(&self, stage_bytes: usize) -> bool {
         let warps = self.inference.num_warps;
         let fitting = self.inference.target.multiprocessor().fitting_blocks(warps as u32, self.min_registers(), 0);
