@@ -216,7 +216,7 @@ impl KernelInfo<'_> {
     ///
     /// A kernel that reads the number of CTAs may have one CTA per SM, although its registers allow
     /// more.
-    fn is_latency_hidden(&self, stage_bytes: usize) -> bool {
+    pub fn is_latency_hidden(&self, stage_bytes: usize) -> bool {
         let warps = self.inference.num_warps;
         let fitting = self.inference.target.multiprocessor().fitting_blocks(warps as u32, self.min_registers(), 0);
         let blocks = self.options.occupancy.map_or(fitting, |requested| requested.min(fitting));
