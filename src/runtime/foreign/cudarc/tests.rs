@@ -76,7 +76,7 @@ fn slices_are_arguments_of_launches_on_any_stream() -> Result<()> {
     crate::launch(add_one, grid, (&x, &mut y))?;
     let expected: Vec<u32> = both.values(&x).iter().map(|x| x + 1).collect();
     assert_eq!(both.values(&y), expected);
-    let error = read(&y, [N + 1]).err().expect("another number of elements").to_string();
+    let error = read(&y, [N + 1]).expect_err("another number of elements").to_string();
     assert!(error.contains("elements"), "{error}");
     Ok(())
 }
