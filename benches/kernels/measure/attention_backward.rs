@@ -91,8 +91,7 @@ where
     T: MmaInput<T, f32> + Default + CastTo<f32>,
     f32: CastTo<T>,
 {
-    let options = &cli.options;
-    let device = options.device()?;
+    let (options, device) = (&cli.options, cli.options.device()?);
     let batch = options.size(cli.batch, &device, 4, 1);
     let heads = options.size(cli.heads, &device, 32, 2);
     let seq = options.size(cli.seq, &device, 4096, 200);

@@ -227,10 +227,10 @@ fn missing_barriers_are_noticed() {
 #[test]
 fn overwritten_operands_of_mmas_are_noticed() {
     let planted = [
-        "products do not land before their operands are overwritten",
+        "no wait for MMAs before the barrier",
         "products land one group too few",
         "slots are too small",
-        "a meeting is left out",
+        "a barrier is left out",
     ];
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     each(mma_waits::operand_kernels(), |name, info, body, schedule, launch| {

@@ -146,8 +146,7 @@ impl Lowering<'_> {
     pub fn for_loop(&mut self, plan: &For) -> Lowered {
         let (module, id) = (self.module, plan.op);
         let op = module.op(id);
-        let body = op.regions[0];
-        let args = &module.block(body).args;
+        let (body, args) = (op.regions[0], &module.block(op.regions[0]).args);
         let ty = counter_type(module.dtype(args[0]), op.flag(Flag::UnsignedCmp))?;
         let lower = self.scalar(op.group(0)[0])?;
         let upper = self.scalar(op.group(1)[0])?;
@@ -157,10 +156,8 @@ impl Lowering<'_> {
             args[1..].iter().map(|&arg| self.carried_registers(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
         self.hoist_operands(&plan.hoisted_operands)?;
-        let range = match &plan.pingpong {
-            Some(deal) => Some(self.begin_pingpong(deal, [lower, upper, step], ty)?),
-            None => None,
-        };
+        let deal = plan.pingpong.as_ref();
+        let range = deal.map(|deal| self.begin_pingpong(deal, [lower, upper, step], ty)).transpose()?;
         let (lower, step) = range.as_ref().map_or((lower, step), |range| (range.first, range.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());

@@ -147,8 +147,6 @@ pub enum CopyReason {
     Replicated,
     /// The kernel has a producer for other loops.
     Producer,
-    /// Other warps of the SM hide the latency of the load.
-    LatencyHidden,
     /// Two stages exceed the free shared memory.
     SharedMemory,
 }
@@ -177,7 +175,6 @@ impl fmt::Display for CopyReason {
             CopyReason::Narrow { least } => write!(f, "no load of the loop has pieces of {least} bytes"),
             CopyReason::Replicated => write!(f, "too many threads would copy the same elements"),
             CopyReason::Producer => write!(f, "the producer loads for other loops"),
-            CopyReason::LatencyHidden => write!(f, "the other warps of a multiprocessor hide the latency"),
             CopyReason::SharedMemory => write!(f, "shared memory has no space for two stages"),
         }
     }

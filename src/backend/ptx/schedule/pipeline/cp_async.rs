@@ -18,7 +18,7 @@
 //! operands keep their number of stages. If a producer loads the operands, consumers copy such
 //! tiles, and its pipelines get the rest of shared memory.
 
-use crate::backend::ptx::hardware::{SWIZZLE_ATOM_BYTES, WARP_SIZE};
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::layout_inference::{ViewShape, contiguous_axis};
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::optimizations::Optimization;
@@ -44,13 +44,6 @@ const THREAD_PRIVATE_BYTES: usize = 72 << 10;
 fn operand_stages(bytes: usize) -> usize {
     (MAX_BYTES / bytes).clamp(2, MAX_STAGES)
 }
-
-/// Number of warps of an SM that hide the latency of loads without copies.
-const LATENCY_HIDING_WARPS: u32 = 48;
-
-/// Bytes of an iteration and thread up to which copies cost more than the latency that they hide,
-/// with [`LATENCY_HIDING_WARPS`].
-const MIN_COPIED_BYTES: usize = 16;
 
 impl KernelInfo<'_> {
     /// Returns the copies of a `for` loop, if it qualifies. `no_producer`: the kernel has no
@@ -198,9 +191,6 @@ impl KernelInfo<'_> {
         if !wide || direct >= copied {
             return None;
         }
-        if !has_mma && requested.is_none() && self.is_latency_hidden(stage_bytes) {
-            return None;
-        }
         let others = if has_mma { self.other_smem_bytes(body, &|_| false, true, CONVERSION_BYTES) as usize } else { 0 };
         let reserved = if others > 0 { others + SWIZZLE_ATOM_BYTES as usize } else { 0 };
         let capacity = (self.smem_for_stages(smem) as usize).saturating_sub(reserved);
@@ -209,21 +199,6 @@ impl KernelInfo<'_> {
         let (async_mma, barrier_at_head) = (false, false);
         let plan = CpAsyncPlan { copies, address_ops, stage_bytes, stages, async_mma, barrier_at_head };
         Some((self.with_stages_that_fit(plan, requested, capacity)?, hoisted))
-    }
-
-    /// Returns true if other warps of an SM hide the latency of the loads of a loop, and a thread
-    /// copies so few bytes in an iteration that the instructions of the copies cost more.
-    ///
-    /// A kernel that reads the number of CTAs may have one CTA per SM, although its registers allow
-    /// more.
-    pub fn is_latency_hidden(&self, stage_bytes: usize) -> bool {
-        let warps = self.inference.num_warps;
-        let fitting = self.inference.target.multiprocessor().fitting_blocks(warps as u32, self.min_registers(), 0);
-        let blocks = self.options.occupancy.map_or(fitting, |requested| requested.min(fitting));
-        let is_persistent = |&id: &OpId| self.module.op(id).code == Opcode::GetNumTileBlocks;
-        stage_bytes <= MIN_COPIED_BYTES * warps * WARP_SIZE as usize
-            && warps as u32 * blocks >= LATENCY_HIDING_WARPS
-            && !self.regions.ops().iter().any(is_persistent)
     }
 
     /// Returns the copies of consumers in a loop with MMAs whose other operands a producer loads.

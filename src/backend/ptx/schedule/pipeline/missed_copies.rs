@@ -105,15 +105,10 @@ impl KernelInfo<'_> {
         }
         let least = self.least_copied_piece(body);
         let is_wide = |id: OpId| self.copy_vector(id).is_ok_and(|(_, bytes)| bytes >= least as usize);
-        let bytes: usize = loads().filter_map(|id| Some(self.thread_private_copy(id, 0)?.1)).sum();
-        let is_latency_hidden = !self.regions.has_mma(loop_op)
-            && self.requested_stages(Some(loop_op)).is_none()
-            && self.is_latency_hidden(bytes);
         let reason = match () {
             () if loads().any(is_made_here) => CopyReason::View,
             () if loads().any(at_any_position) => CopyReason::Overlap,
             () if !loads().any(is_wide) => CopyReason::Narrow { least },
-            () if is_latency_hidden => CopyReason::LatencyHidden,
             () => CopyReason::SharedMemory,
         };
         reason.to_string()

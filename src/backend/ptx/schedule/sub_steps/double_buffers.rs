@@ -6,7 +6,7 @@
 //! the iteration. MMAs that the previous iteration has issued read the slot that is then the second
 //! one.
 
-use super::state::{InFlightMma, SubStepBuilder};
+use super::state::{DoubledOperand, InFlightMma, SubStepBuilder};
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::optimizations::Optimization;
@@ -21,16 +21,6 @@ use crate::ir::{OpId, Value};
 /// bytes a cycle). With less work there is nothing to overlap (H200: weights of i8 by 16 rows are
 /// 8 % slower with two slots).
 const MIN_FREE_EXTENT: i64 = 128;
-
-/// An operand that threads write in each iteration, with its place in the first slot.
-pub struct DoubledOperand<'a> {
-    /// The last MMA of its group.
-    mma: OpId,
-    value: Value,
-    is_left: bool,
-    plan: &'a OperandPlan,
-    buffer: Buffer,
-}
 
 /// State of the enclosing loop, and the slots of the current one.
 pub struct DoubleBuffer<'a> {

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::double_buffers::DoubledOperand;
 use super::global_hazards::GlobalHazards;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -15,6 +14,16 @@ use crate::backend::ptx::schedule::requirements::conversion_cache::ConversionCac
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
+
+/// An operand that threads write in each iteration, with its place in the first slot.
+pub struct DoubledOperand<'a> {
+    /// The last MMA of its group.
+    pub mma: OpId,
+    pub value: Value,
+    pub is_left: bool,
+    pub plan: &'a OperandPlan,
+    pub buffer: Buffer,
+}
 
 /// An MMA wait, and whether MMAs are in flight at its place.
 pub struct MmaWaitUse {

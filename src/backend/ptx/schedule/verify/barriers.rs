@@ -8,7 +8,7 @@
 use super::VerifyResult;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
-use crate::backend::ptx::schedule::ir::program::{HoistedOperand, Partition, Schedule, SeqId, Step, WarpRole};
+use crate::backend::ptx::schedule::ir::program::{For, HoistedOperand, Partition, Schedule, SeqId, Step, WarpRole};
 use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::backend::ptx::smem::allocation::Buffer;
@@ -169,6 +169,23 @@ fn end(buffer: Buffer) -> u32 {
 }
 
 impl BarrierVerifier<'_, '_> {
+    pub fn is_hoisted(&self, buffer: Buffer) -> bool {
+        self.hoisted_operands.iter().flatten().any(|(hoisted, _)| hoisted.contains(buffer))
+    }
+
+    /// Returns the buffers that each MMA group of the previous iteration may read: the other slot,
+    /// or without slots all memory that threads write in the loop.
+    pub fn carried_mma_reads(&self, plan: &For) -> Vec<Vec<Buffer>> {
+        let reads = plan.carried_mmas.iter().map(|carried| match self.double_buffers.last() {
+            Some(Some(slots)) => vec![slots.halves()[1]],
+            _ => {
+                let mut reads = self.schedule.mma_reads(plan.body, carried.mma).into_iter();
+                if reads.any(|buffer| !self.is_hoisted(buffer)) { self.outside_hoisted_operands() } else { Vec::new() }
+            }
+        });
+        reads.collect()
+    }
+
     /// Verifies the sub-steps of a step in order, then its own accesses.
     fn sub_steps(&mut self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
         for (at, one) in sub_steps.iter().enumerate() {

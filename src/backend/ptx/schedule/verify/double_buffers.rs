@@ -4,7 +4,6 @@
 use super::VerifyResult;
 use super::barriers::{BarrierVerifier, overlaps_any};
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
-use crate::backend::ptx::schedule::ir::program::For;
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::Buffer;
 
@@ -36,19 +35,6 @@ impl BarrierVerifier<'_, '_> {
         }
     }
 
-    /// Returns the buffers that each MMA group of the previous iteration may read: the other slot,
-    /// or without slots all memory that threads write in the loop.
-    pub fn carried_mma_reads(&self, plan: &For) -> Vec<Vec<Buffer>> {
-        let reads = plan.carried_mmas.iter().map(|carried| match self.double_buffers.last() {
-            Some(Some(slots)) => vec![slots.halves()[1]],
-            _ => {
-                let mut reads = self.schedule.mma_reads(plan.body, carried.mma).into_iter();
-                if reads.any(|buffer| !self.is_hoisted(buffer)) { self.outside_hoisted_operands() } else { Vec::new() }
-            }
-        });
-        reads.collect()
-    }
-
     /// Verifies that MMAs in flight at the end of an iteration read the slot of the iteration, if
     /// the loop has slots.
     pub fn mmas_keep_their_slots(&self) -> VerifyResult {
@@ -62,9 +48,5 @@ impl BarrierVerifier<'_, '_> {
             )),
             None => Ok(()),
         }
-    }
-
-    fn is_hoisted(&self, buffer: Buffer) -> bool {
-        self.hoisted_operands.iter().flatten().any(|(hoisted, _)| hoisted.contains(buffer))
     }
 }
