@@ -64,7 +64,7 @@ pub use ir::program::{
     Schedule, SeqId, Step, StripMine, StripRole, WarpRole,
 };
 pub use ir::rejected_loads::RejectedLoads;
-pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep};
+pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep, operand_reads};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use pipeline::mma_order::ORDERED_GROUPS;
 pub use requirements::conversion_cache::ConversionCache;

@@ -38,14 +38,24 @@ pub struct Buffer {
 }
 
 impl Buffer {
+    /// Returns the offset after the last byte.
+    pub fn end(self) -> u32 {
+        self.offset.saturating_add(self.bytes)
+    }
+
     /// Returns true if the buffers have bytes in common.
     pub fn overlaps(self, other: Buffer) -> bool {
-        self.offset < other.offset + other.bytes && other.offset < self.offset + self.bytes
+        self.offset < other.end() && other.offset < self.end()
+    }
+
+    /// Returns true if the buffer has bytes in common with any of these.
+    pub fn overlaps_any<'a>(self, others: impl IntoIterator<Item = &'a Buffer>) -> bool {
+        others.into_iter().any(|&other| self.overlaps(other))
     }
 
     /// Returns true if all bytes of the other buffer are in this one.
     pub fn contains(self, other: Buffer) -> bool {
-        self.offset <= other.offset && other.offset + other.bytes <= self.offset + self.bytes
+        self.offset <= other.offset && other.end() <= self.end()
     }
 
     /// Returns both halves of a buffer.

@@ -9,7 +9,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
-use crate::backend::ptx::schedule::{AccumulatorSource, HoistedOperand, LoadPath, MmaGroup, MmaIssue, SubStep};
+use crate::backend::ptx::schedule::{AccumulatorSource, HoistedOperand, LoadPath, MmaGroup, MmaIssue, operand_reads};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{Attr, Loc, Op, OpId, Opcode, Rounding, Value};
@@ -43,7 +43,7 @@ impl Lowering<'_> {
     /// Lowers an MMA group.
     pub fn mma_group(&mut self, MmaGroup { ops: members, issue, releases: gives }: &MmaGroup) -> Lowered {
         let module = self.module;
-        let reads = self.smem.sub_steps.iter().filter_map(SubStep::read_buffer).collect();
+        let reads = operand_reads(&self.smem.sub_steps);
         let order_wait = self.sync.mmas.sunk_order_wait.take();
         let plan = |id: &OpId| self.info.inference.mma_plans.get(id).cloned().ok_or("the product has no plan")?;
         let plans: Vec<MmaPlan> = members.iter().map(plan).collect::<Result<_, _>>()?;

@@ -14,7 +14,7 @@ use super::cp_async::CpAsyncPlan;
 use super::load_path::LoadPath;
 use super::pipelines::{PingPong, WarpSpecialization};
 use super::privatized_array::PrivatizedArray;
-use super::sub_step::{ConversionPlan, SubStep};
+use super::sub_step::{ConversionPlan, SubStep, operand_reads};
 use super::tma_store::TmaStore;
 
 pub use super::sub_step::LayoutId;
@@ -331,13 +331,13 @@ pub struct CarriedMma {
 impl Schedule {
     /// Returns the buffers that an MMA group of a sequence reads. `mma`: the last MMA of the group.
     pub fn mma_reads(&self, seq: SeqId, mma: OpId) -> Vec<Buffer> {
-        let mut reads = Vec::new();
+        let mut sub_steps = Vec::new();
         for step in self.steps(seq) {
             match step {
-                Step::Sub(sub_step) => reads.extend(sub_step.read_buffer()),
-                Step::Mma(group) if group.last() == Some(mma) => return reads,
+                Step::Sub(sub_step) => sub_steps.push(*sub_step),
+                Step::Mma(group) if group.last() == Some(mma) => return operand_reads(&sub_steps),
                 step if step.is_wait() => {}
-                _ => reads.clear(),
+                _ => sub_steps.clear(),
             }
         }
         Vec::new()

@@ -70,6 +70,17 @@ pub enum ConversionKind {
     Unsupported,
 }
 
+impl ConversionKind {
+    /// Returns the number of times that the conversion writes and reads shared memory.
+    pub fn rounds(self) -> u32 {
+        match self {
+            ConversionKind::Smem(rounds) => rounds,
+            ConversionKind::SmemAffine => 1,
+            ConversionKind::Registers | ConversionKind::Shuffle | ConversionKind::Unsupported => 0,
+        }
+    }
+}
+
 /// The plan of a layout conversion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversionPlan {
@@ -95,18 +106,26 @@ impl ConversionPlan {
 }
 
 impl SubStep {
-    /// Returns the buffer that a sub-step reads.
-    pub fn read_buffer(&self) -> Option<Buffer> {
-        match *self {
-            SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } => Some(buffer),
-            _ => None,
-        }
-    }
-
     /// Returns true if the sub-step waits for other threads or for an asynchronous operation.
     pub fn synchronizes(&self) -> bool {
         matches!(self, SubStep::MmaWait { .. } | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
     }
+}
+
+/// Returns the buffers that the MMAs of a step with these sub-steps read. Threads have read the
+/// buffers of layout conversions before.
+pub fn operand_reads<'a>(sub_steps: impl IntoIterator<Item = &'a SubStep>) -> Vec<Buffer> {
+    let mut conversion_reads = 0;
+    let mut reads = Vec::new();
+    for sub_step in sub_steps {
+        match *sub_step {
+            SubStep::ConvertLayout(conversion) => conversion_reads += conversion.kind.rounds(),
+            SubStep::SmemRead(_) if conversion_reads > 0 => conversion_reads -= 1,
+            SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } => reads.push(buffer),
+            _ => {}
+        }
+    }
+    reads
 }
 
 impl Display for ConversionKind {

@@ -97,16 +97,6 @@ impl<'a> SubStepBuilder<'a, '_> {
         }
     }
 
-    /// Returns the place of an operand of an MMA group, if the loop has two slots for it.
-    pub fn doubled_operand(&self, members: &[OpId], value: Value, is_left: bool, plan: &OperandPlan) -> Option<Buffer> {
-        let is_it = |other: &&DoubledOperand<'_>| {
-            members.last() == Some(&other.mma)
-                && (other.value, other.is_left) == (value, is_left)
-                && other.plan.is_same(plan)
-        };
-        self.doubled_operands.iter().find(is_it).map(|operand| operand.buffer)
-    }
-
     /// Returns the MMA groups that the previous iteration has issued. `sum` returns the value of an
     /// accumulator.
     pub fn carried_mmas(&self, plan: &For, slots: Option<Buffer>, sum: impl Fn(usize) -> Value) -> Vec<InFlightMma> {

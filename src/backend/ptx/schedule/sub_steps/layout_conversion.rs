@@ -66,12 +66,13 @@ impl SubStepBuilder<'_, '_> {
 
     /// Records a layout conversion, with its accesses to shared memory.
     pub fn record_conversion(&mut self, value: Value, wanted: &Layout, conversion: ConversionPlan) {
-        let (bytes, rounds) = match &conversion {
-            ConversionPlan::Layout(Conversion::Shared(plan)) => (plan.bytes, plan.rounds),
-            ConversionPlan::Affine(plan) => (plan.bytes, 1),
-            ConversionPlan::Layout(_) | ConversionPlan::Unsupported => (0, 0),
+        let bytes = match &conversion {
+            ConversionPlan::Layout(Conversion::Shared(plan)) => plan.bytes,
+            ConversionPlan::Affine(plan) => plan.bytes,
+            ConversionPlan::Layout(_) | ConversionPlan::Unsupported => 0,
         };
         let kind = conversion.kind();
+        let rounds = kind.rounds();
         let (to, plan) = (self.schedule.layout_id(wanted), self.schedule.conversions.len() as u32);
         self.schedule.conversions.push(std::rc::Rc::new(conversion));
         self.sub_steps.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }));

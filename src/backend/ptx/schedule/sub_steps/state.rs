@@ -127,6 +127,16 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
         }
     }
 
+    /// Returns the place of an operand of an MMA group, if the loop has two slots for it.
+    pub fn doubled_operand(&self, members: &[OpId], value: Value, is_left: bool, plan: &OperandPlan) -> Option<Buffer> {
+        let is_it = |other: &&DoubledOperand<'_>| {
+            members.last() == Some(&other.mma)
+                && (other.value, other.is_left) == (value, is_left)
+                && other.plan.is_same(plan)
+        };
+        self.doubled_operands.iter().find(is_it).map(|operand| operand.buffer)
+    }
+
     /// Records that shared memory has no space for a buffer.
     pub fn smem_overflow(&mut self, bytes: u32) {
         self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });

@@ -6,10 +6,13 @@
 //! barriers.
 
 use super::VerifyResult;
+use super::double_buffers::DoubleBuffers;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::MemoryEffect;
 use crate::backend::ptx::schedule::ir::program::{For, HoistedOperand, Partition, Schedule, SeqId, Step, WarpRole};
-use crate::backend::ptx::schedule::ir::sub_step::{ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep};
+use crate::backend::ptx::schedule::ir::sub_step::{
+    ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep, operand_reads,
+};
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Opcode, Value};
@@ -27,7 +30,7 @@ pub struct Accessed {
     tma_store_reads: Vec<Buffer>,
     /// Buffers that each MMA group in flight reads, in order of issue. A barrier does not change
     /// them.
-    pub mma_reads: Vec<Vec<Buffer>>,
+    mma_reads: Vec<Vec<Buffer>>,
     effects: Vec<MemoryEffect>,
 }
 
@@ -59,18 +62,18 @@ impl Accessed {
 /// Verifier of the barriers of one partition.
 pub struct BarrierVerifier<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    pub schedule: &'a Schedule,
-    pub accessed: Accessed,
+    schedule: &'a Schedule,
+    accessed: Accessed,
     /// The sub-steps of the next step.
     sub_steps: Vec<SubStep>,
     /// Buffers that MMAs of the sequence have written, with the operands of these MMAs.
     stored_operands: Vec<(Buffer, Vec<Value>)>,
     /// Stages of multistage copies, by enclosing loop.
-    pub cp_async_buffers: Vec<Option<Buffer>>,
+    cp_async_buffers: Vec<Option<Buffer>>,
     /// The operands that the enclosing loops have hoisted, by loop.
-    pub hoisted_operands: Vec<Vec<(Buffer, HoistedOperand)>>,
+    hoisted_operands: Vec<Vec<(Buffer, HoistedOperand)>>,
     /// Both slots of the operands that threads write, by enclosing loop.
-    pub double_buffers: Vec<Option<Buffer>>,
+    double_buffers: DoubleBuffers,
 }
 
 impl KernelInfo<'_> {
@@ -97,7 +100,7 @@ impl KernelInfo<'_> {
                 stored_operands: Vec::new(),
                 cp_async_buffers: Vec::new(),
                 hoisted_operands: Vec::new(),
-                double_buffers: Vec::new(),
+                double_buffers: DoubleBuffers::default(),
             };
             schedule.walk(*body, None, &mut verifier).map_err(|problem| format!("program {role}: {problem}"))?;
         }
@@ -156,29 +159,21 @@ impl<'a> SubStepShape<'a> {
     }
 }
 
-pub fn overlaps_any<'a>(places: impl IntoIterator<Item = &'a Buffer>, buffer: Buffer) -> bool {
-    places.into_iter().any(|other| other.offset < buffer.offset + buffer.bytes && buffer.offset < end(*other))
-}
-
 fn last_smem_write(sub_steps: &[SubStep]) -> Option<Buffer> {
     sub_steps.iter().rev().find_map(|one| if let SubStep::SmemWrite(buffer) = one { Some(*buffer) } else { None })
 }
 
-fn end(buffer: Buffer) -> u32 {
-    buffer.offset.saturating_add(buffer.bytes)
-}
-
 impl BarrierVerifier<'_, '_> {
-    pub fn is_hoisted(&self, buffer: Buffer) -> bool {
+    fn is_hoisted(&self, buffer: Buffer) -> bool {
         self.hoisted_operands.iter().flatten().any(|(hoisted, _)| hoisted.contains(buffer))
     }
 
     /// Returns the buffers that each MMA group of the previous iteration may read: the other slot,
     /// or without slots all memory that threads write in the loop.
-    pub fn carried_mma_reads(&self, plan: &For) -> Vec<Vec<Buffer>> {
-        let reads = plan.carried_mmas.iter().map(|carried| match self.double_buffers.last() {
-            Some(Some(slots)) => vec![slots.halves()[1]],
-            _ => {
+    fn carried_mma_reads(&self, plan: &For) -> Vec<Vec<Buffer>> {
+        let reads = plan.carried_mmas.iter().map(|carried| match self.double_buffers.innermost() {
+            Some(slots) => vec![slots.halves()[1]],
+            None => {
                 let mut reads = self.schedule.mma_reads(plan.body, carried.mma).into_iter();
                 if reads.any(|buffer| !self.is_hoisted(buffer)) { self.outside_hoisted_operands() } else { Vec::new() }
             }
@@ -223,7 +218,7 @@ impl BarrierVerifier<'_, '_> {
         if let Step::Mma(group) = step
             && self.info.is_async(&group.ops)
         {
-            self.accessed.mma_reads.push(sub_steps.iter().filter_map(SubStep::read_buffer).collect());
+            self.accessed.mma_reads.push(operand_reads(sub_steps));
         }
         self.accesses(step, sub_steps)
     }
@@ -258,30 +253,44 @@ impl BarrierVerifier<'_, '_> {
         let share = if own > 0 { memory.share(0, pingpong_groups) } else { memory.clone() };
         let most = share.budget().min(self.schedule.smem_bytes.saturating_sub((pingpong_groups - 1) * own));
         match part {
-            SubStep::SmemWrite(buffer) if buffer.offset < share.start() || end(*buffer) > most => {
-                Err(format!("nothing may be written from {} to {}", buffer.offset, end(*buffer)))
+            SubStep::SmemWrite(buffer) if buffer.offset < share.start() || buffer.end() > most => {
+                Err(format!("nothing may be written from {} to {}", buffer.offset, buffer.end()))
             }
-            SubStep::SmemWrite(buffer) if overlaps_any(self.cp_async_buffers.iter().flatten(), *buffer) => {
-                Err(format!("stages of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
+            SubStep::SmemWrite(buffer) if buffer.overlaps_any(self.cp_async_buffers.iter().flatten()) => {
+                Err(format!("stages of a loop are overwritten from {} to {}", buffer.offset, buffer.end()))
             }
-            SubStep::SmemWrite(buffer) if overlaps_any(self.hoisted().map(|(hoisted, _)| hoisted), *buffer) => {
-                Err(format!("operands of a loop are overwritten from {} to {}", buffer.offset, end(*buffer)))
+            SubStep::SmemWrite(buffer) if buffer.overlaps_any(self.hoisted().map(|(hoisted, _)| hoisted)) => {
+                Err(format!("operands of a loop are overwritten from {} to {}", buffer.offset, buffer.end()))
             }
-            SubStep::SmemWrite(buffer) if !self.is_current_slot(*buffer) => {
-                Err(format!("a slot of another iteration is overwritten from {} to {}", buffer.offset, end(*buffer)))
+            SubStep::SmemWrite(buffer) if !self.double_buffers.is_current_slot(*buffer) => {
+                Err(format!("a slot of another iteration is overwritten from {} to {}", buffer.offset, buffer.end()))
             }
-            SubStep::DoubleBuffer(slots) => self.is_double_buffer(*slots, (share.start(), most), before),
+            SubStep::DoubleBuffer(slots) => {
+                let others = self.buffers_of_loops(before);
+                self.double_buffers.verify_slots(*slots, (share.start(), most), &others)
+            }
             SubStep::SmemRead(buffer) if !before.contains(&SubStep::SmemWrite(*buffer)) => {
-                Err(format!("no thread has written from {} to {}", buffer.offset, end(*buffer)))
+                Err(format!("no thread has written from {} to {}", buffer.offset, buffer.end()))
             }
             SubStep::StoredOperand { value, buffer }
                 if !self.stored_operands.iter().any(|(stored, of)| stored == buffer && of.contains(value))
                     && !self.hoisted().any(|(hoisted, operand)| (hoisted, operand.value) == (buffer, *value)) =>
             {
-                Err(format!("no operand %{} is stored from {} to {}", value.index(), buffer.offset, end(*buffer)))
+                Err(format!("no operand %{} is stored from {} to {}", value.index(), buffer.offset, buffer.end()))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Returns the buffers that live as long as a loop. `before`: the earlier sub-steps of the next
+    /// loop.
+    fn buffers_of_loops(&self, before: &[SubStep]) -> Vec<Buffer> {
+        let kept = before.iter().filter_map(|one| match one {
+            SubStep::SmemWrite(buffer) if !before.contains(&SubStep::SmemRead(*buffer)) => Some(*buffer),
+            _ => None,
+        });
+        let hoisted = self.hoisted().map(|&(buffer, _)| buffer);
+        kept.chain(hoisted).chain(self.cp_async_buffers.iter().flatten().copied()).collect()
     }
 
     /// Verifies and adds the accesses of a step that no sub-step announces, and the buffer that TMA
@@ -308,18 +317,18 @@ impl BarrierVerifier<'_, '_> {
     /// Verifies that a sub-step has no hazard with the accesses since the last barrier.
     fn is_safe(&self, sub_step: &SubStep) -> VerifyResult {
         let Accessed { written, read, tma_store_reads, mma_reads, effects } = &self.accessed;
-        let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, end(*buffer)));
+        let fault = |buffer: &Buffer, what: &str| Err(format!("{what} from {} to {}", buffer.offset, buffer.end()));
         match sub_step {
-            SubStep::SmemWrite(buffer) if overlaps_any(tma_store_reads, *buffer) => {
+            SubStep::SmemWrite(buffer) if buffer.overlaps_any(tma_store_reads) => {
                 fault(buffer, "TMA may still read shared memory")
             }
-            SubStep::SmemWrite(buffer) if overlaps_any(mma_reads.iter().flatten(), *buffer) => {
+            SubStep::SmemWrite(buffer) if buffer.overlaps_any(mma_reads.iter().flatten()) => {
                 fault(buffer, "MMAs in flight may still read shared memory")
             }
-            SubStep::SmemWrite(buffer) if overlaps_any(written, *buffer) || overlaps_any(read, *buffer) => {
+            SubStep::SmemWrite(buffer) if buffer.overlaps_any(written) || buffer.overlaps_any(read) => {
                 fault(buffer, "others may be at work where shared memory is written,")
             }
-            SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } if overlaps_any(written, *buffer) => {
+            SubStep::SmemRead(buffer) | SubStep::StoredOperand { buffer, .. } if buffer.overlaps_any(written) => {
                 fault(buffer, "others may still write where shared memory is read,")
             }
             &SubStep::GlobalAccess(id) => match self.info.memory_effect_of(id) {
@@ -338,13 +347,13 @@ impl BarrierVerifier<'_, '_> {
 
     /// Returns shared memory without the buffers of hoisted operands, which no step of their loop
     /// writes.
-    pub fn outside_hoisted_operands(&self) -> Vec<Buffer> {
+    fn outside_hoisted_operands(&self) -> Vec<Buffer> {
         let mut buffers: Vec<Buffer> = self.hoisted().map(|&(buffer, _)| buffer).collect();
         buffers.push(Buffer { offset: ALL.bytes, bytes: 0 });
         sort::by_key(&mut buffers, |buffer| buffer.offset);
         let mut next = 0;
         let gap =
-            |buffer: Buffer| Buffer { offset: next, bytes: buffer.offset - std::mem::replace(&mut next, end(buffer)) };
+            |buffer: Buffer| Buffer { offset: next, bytes: buffer.offset - std::mem::replace(&mut next, buffer.end()) };
         buffers.into_iter().map(gap).filter(|gap| gap.bytes > 0).collect()
     }
 
@@ -363,10 +372,10 @@ impl BarrierVerifier<'_, '_> {
                 return Err(format!("%{} is hoisted, and not written before the loop", operand.value.index()));
             };
             let others = kept.iter().enumerate().filter(|&(other, _)| other != at).map(|(_, other)| other);
-            if overlaps_any(others, buffer) {
-                return Err(format!("operands of a loop overlap from {} to {}", buffer.offset, end(buffer)));
+            if buffer.overlaps_any(others) {
+                return Err(format!("operands of a loop overlap from {} to {}", buffer.offset, buffer.end()));
             }
-            if overlaps_any(&self.accessed.written, buffer) {
+            if buffer.overlaps_any(&self.accessed.written) {
                 return Err(format!("%{} is hoisted without a barrier before the loop", operand.value.index()));
             }
             hoisted.push((buffer, operand));
@@ -481,7 +490,8 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         }
         let Some(parent) = place.parent else { return Ok(()) };
         if matches!(parent, Step::For(_) | Step::Loop(_)) {
-            self.mmas_keep_their_slots()?;
+            let reads = self.accessed.mma_reads.iter().flatten();
+            self.double_buffers.verify_carried_reads(reads.filter(|buffer| !self.is_hoisted(**buffer)))?;
             self.accessed.mma_reads.clear();
             self.double_buffers.pop();
             self.hoisted_operands.pop();
