@@ -106,7 +106,7 @@ fn check(name: &str, x: [usize; 2], words: [usize; 3], scales: [usize; 1]) -> ct
 ///
 /// let device = ct::Device::cpu();
 /// let (x, stream) = (device.array(&[1.0f32, -0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.75], [1, 8])?, device.default_stream());
-/// let (mut words, mut scales, mut y) = (device.zeros([1, 1, 3])?, device.zeros([1])?, device.zeros([1, 8])?);
+/// let (mut words, mut scales, mut y) = (device.zeros([1, 1, 3])?, device.zeros([1])?, device.zeros::<f32, 2>([1, 8])?);
 /// quantize_e5m6(&stream, x.view(), words.view_mut(), scales.view_mut())?;
 /// dequantize_e5m6(&stream, words.view(), scales.view(), y.view_mut())?;
 /// assert!(y.to_vec()?.iter().zip(x.to_vec()?).all(|(y, x)| (y - x).abs() <= x.abs() / 128.0));
