@@ -19,7 +19,7 @@
 //! every k-th test (1: of all). `CUTLET_PTX_SUMS=file` only compares the compiled code with that of
 //! an earlier run (see [`sums`]).
 //!
-//! One text in two of PTX for sm_90a is assembled, and each that must not spill; one in three for
+//! One text in three of PTX for sm_90a is assembled, and each that must not spill; one in five for
 //! sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
 //!
 //! Bytecode of every kernel is disassembled for two of the four targets of Tile IR. It is assembled
