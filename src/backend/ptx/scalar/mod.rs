@@ -10,7 +10,7 @@ pub mod cast;
 mod compare;
 mod exp;
 pub mod f16x2;
-mod float;
+pub mod float;
 mod hyperbolic;
 mod inline_ptx;
 mod int;
