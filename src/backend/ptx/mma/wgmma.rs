@@ -421,6 +421,11 @@ impl WgmmaIssue<'_> {
     /// from shared memory. The loads of a step overlap with the MMAs of the previous step.
     fn through(&mut self, b: &mut Builder) {
         let order = self.plan.order();
+        if order.len() % 2 == 1 {
+            // Words of consecutive steps are in two sets of registers. MMAs of an earlier iteration
+            // that are in flight may read the set of the first step.
+            b.wgmma_wait(0);
+        }
         let mut ready = Some(self.left(b, order[0].0, order[0].1));
         for (position, &at) in order.iter().enumerate() {
             let left = ready.take().expect("words for each step");
