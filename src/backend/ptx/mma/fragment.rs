@@ -3,7 +3,7 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{OperandSource, of_rank};
-use super::smem_operand::{Cursor, round_to_tf32};
+use super::smem_operand::{SmemReader, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
 /// Instructions that load fragments from shared memory.
@@ -155,7 +155,7 @@ pub(super) struct FragmentOperand<'a> {
 }
 
 enum From<'a> {
-    Shared(Cursor),
+    Shared(SmemReader),
     Registers(&'a [Operand]),
 }
 
@@ -173,7 +173,7 @@ impl<'a> FragmentOperand<'a> {
         });
         let from = match source {
             OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
-                From::Shared(Cursor::new(b, base, thread, &fragments.thread_places()))
+                From::Shared(SmemReader::new(b, base, thread, &fragments.thread_places()))
             }
             OperandSource::Registers(values) => From::Registers(values),
             OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
@@ -226,7 +226,7 @@ impl<'a> FragmentOperand<'a> {
 
     /// Returns the words of the fragments with four adjacent rows along m (or n).
     fn transposed(&mut self, b: &mut Builder, first: usize) -> Vec<Operand> {
-        let From::Shared(cursor) = &mut self.from else { unreachable!("rows are read from shared memory") };
+        let From::Shared(reader) = &mut self.from else { unreachable!("rows are read from shared memory") };
         let fragments = self.fragments;
         let upper = fragments.upper;
         let chunks = 1usize << (fragments.words - upper);
@@ -234,7 +234,7 @@ impl<'a> FragmentOperand<'a> {
         for chunk in 0..chunks {
             let chunk_first = first + (chunk << (fragments.word + upper));
             let rows = [0, 1, 2, 3].map(|k| {
-                let addr = cursor.at(b, fragments.place(chunk_first + k));
+                let addr = reader.at(b, fragments.place(chunk_first + k));
                 b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
             });
             for (neighbour, word) in
@@ -250,8 +250,8 @@ impl<'a> FragmentOperand<'a> {
     }
 
     fn matrices(&mut self, b: &mut Builder, first: usize, group: usize, trans: bool) -> Vec<Operand> {
-        let From::Shared(cursor) = &mut self.from else { unreachable!("matrices are read from shared memory") };
-        let addr = cursor.at(b, self.fragments.place(first));
+        let From::Shared(reader) = &mut self.from else { unreachable!("matrices are read from shared memory") };
+        let addr = reader.at(b, self.fragments.place(first));
         let count = group << self.fragments.words;
         b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect()
     }
@@ -260,8 +260,8 @@ impl<'a> FragmentOperand<'a> {
     fn word(&mut self, b: &mut Builder, register: usize) -> Operand {
         let fragments = self.fragments;
         let ty = if fragments.element == Ty::F64 { Ty::F64 } else { Ty::B32 };
-        if let (Fetch::Words, From::Shared(cursor)) = (fragments.fetch, &mut self.from) {
-            let addr = cursor.at(b, fragments.place(register));
+        if let (Fetch::Words, From::Shared(reader)) = (fragments.fetch, &mut self.from) {
+            let addr = reader.at(b, fragments.place(register));
             return b.ld(Space::Shared, ty, &addr, MemMods::default()).into();
         }
         let elements: Vec<Operand> = (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect();
@@ -280,14 +280,14 @@ impl<'a> FragmentOperand<'a> {
         }
         match &mut self.from {
             From::Registers(values) => values[fragments.layout.canonical_register(register)],
-            From::Shared(cursor) => {
+            From::Shared(reader) => {
                 let ty = match fragments.element.bits() {
                     8 => Ty::U8,
                     16 => Ty::B16,
                     32 => Ty::B32,
                     _ => Ty::F64,
                 };
-                let addr = cursor.at(b, fragments.place(register));
+                let addr = reader.at(b, fragments.place(register));
                 b.ld(Space::Shared, ty, &addr, MemMods::default()).into()
             }
         }

@@ -12,19 +12,19 @@ use super::super::isa::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
 pub(super) const UNROLL_LIMIT: usize = 2048;
 
 /// Reader of an operand in shared memory, by element index.
-pub(super) struct Cursor {
+pub(super) struct SmemReader {
     base: Reg,
     thread: Operand,
     in_thread: u32,
     bases: Vec<(u32, Reg)>,
 }
 
-impl Cursor {
-    /// Makes a cursor; `thread_bases`: byte offsets of the thread's bits.
-    pub fn new(b: &mut Builder, base: Operand, thread: Reg, thread_bases: &[u32]) -> Cursor {
+impl SmemReader {
+    /// Makes a reader; `thread_bases`: byte offsets of the thread's bits.
+    pub fn new(b: &mut Builder, base: Operand, thread: Reg, thread_bases: &[u32]) -> SmemReader {
         let part = thread_part(b, thread, thread_bases);
         let base = b.reg(base, RegClass::B32);
-        Cursor {
+        SmemReader {
             base,
             thread: part,
             in_thread: thread_bases.iter().fold(0, |all, basis| all | basis),

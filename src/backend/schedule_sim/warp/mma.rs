@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::warp_state::{Accumulator, InFlightMma, Partition, Promise};
+use super::warp_state::{Accumulator, Partition, Promise, SimulatedMma};
 use crate::backend::ptx::OperandPlan;
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::backend::schedule_sim::error::{Fault, broken};
@@ -56,7 +56,7 @@ impl<'a> Partition<'a> {
             self.deferred.remove(&value);
             self.in_flight_values.insert(value, (number, promise));
         }
-        self.in_flight.push_back(InFlightMma {
+        self.in_flight.push_back(SimulatedMma {
             number,
             last,
             ops: plan.ops.clone(),

@@ -30,7 +30,7 @@ pub enum Accumulator {
 
 /// MMAs in flight.
 #[derive(Clone)]
-pub struct InFlightMma {
+pub struct SimulatedMma {
     pub number: u64,
     /// Last MMA of the group.
     pub last: OpId,
@@ -114,7 +114,7 @@ pub struct Partition<'a> {
     pub frame: Frame<'a>,
     pub levels: Vec<Level<'a>>,
     /// In order of issue.
-    pub in_flight: VecDeque<InFlightMma>,
+    pub in_flight: VecDeque<SimulatedMma>,
     /// Values that MMAs in flight compute.
     pub in_flight_values: FxHashMap<Value, (u64, Promise)>,
     /// Values that are computed at their uses.
