@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::ptx::hardware::{MBARRIER_BYTES, NAMED_BARRIERS};
+use crate::backend::ptx::hardware::{MBARRIER_BYTES, NAMED_BARRIERS, SWIZZLE_ATOM_BYTES};
 use crate::backend::ptx::layout_inference::Inference;
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{
@@ -235,7 +235,8 @@ impl<'m> PlannedKernel<'m> {
         let mut pipelines = Vec::new();
         for pipeline in &warp_spec.pipelines {
             let bytes = pipeline.num_stages * pipeline.stage_bytes;
-            let slab = self.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            let slab =
+                self.memory.reserve(bytes, SWIZZLE_ATOM_BYTES).ok_or("shared memory for the stages of the loads")?;
             pipelines.push(StageBuffers { smem: slab, barriers: 0 });
         }
         let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
