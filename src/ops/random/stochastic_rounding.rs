@@ -30,7 +30,7 @@ enum Grid {
 
 impl Grid {
     fn of<U: StochasticFloat>() -> Grid {
-        Grid::Float { mantissa: U::MANTISSA, least: U::LEAST }
+        Grid::Float { mantissa: U::MANTISSA, least: U::MIN_EXPONENT }
     }
 }
 
@@ -56,14 +56,14 @@ pub trait StochasticFloat: AnyFloat {
     const MANTISSA: i64;
     /// Exponent of the smallest normal number.
     #[doc(hidden)]
-    const LEAST: i64;
+    const MIN_EXPONENT: i64;
 }
 
 macro_rules! floats {
     ($($name:ident $mantissa:literal $least:literal;)+) => {$(
         impl StochasticFloat for $name {
             const MANTISSA: i64 = $mantissa;
-            const LEAST: i64 = $least;
+            const MIN_EXPONENT: i64 = $least;
         }
     )+};
 }

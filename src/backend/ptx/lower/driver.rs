@@ -188,13 +188,13 @@ pub fn lower(
 /// Returns the registers of a thread in a kernel whose MMAs are all by FMA: CTAs on one SM fill
 /// each other's barriers, so a thread has no more than twice its accumulator.
 fn fma_registers(info: &KernelInfo<'_>) -> Option<u32> {
-    const LEAST: u32 = 128;
+    const MIN_REGISTERS: u32 = 128;
     let mut most = None;
     for plan in info.inference.mma_plans.values() {
         let plan = plan.as_ref().ok().filter(|plan| plan.is_fma())?;
         most = most.max(Some(plan.acc.num_registers() as u32));
     }
-    most.map(|accumulators| LEAST.max(2 * accumulators))
+    most.map(|accumulators| MIN_REGISTERS.max(2 * accumulators))
 }
 
 /// Returns the requested number of CTAs, limited so that a thread has three quarters of its live
