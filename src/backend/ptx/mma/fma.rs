@@ -163,8 +163,8 @@ fn side(
         [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect();
     // The lanes that shared memory serves at once: half a warp with vectors of 16 bytes.
     let active = &lane[..(6 - vector as usize).min(5)];
-    let told_apart: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
-    let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &told_apart);
+    let distinct_lanes: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
+    let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &distinct_lanes);
     let registers = (0..depth)
         .map(|bit| k_first + bit)
         .chain(register.iter().map(|bit| outer_first + bit))

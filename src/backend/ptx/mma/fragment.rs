@@ -72,17 +72,18 @@ impl Fragments {
             std::array::from_fn(|bit| if 1 << bit < extent { (stride as u32) << bit } else { 0 })
         };
         let rows = if fetch == (Fetch::Matrix { trans: true }) { axis(k_stride, k) } else { axis(outer_stride, outer) };
-        let (vector_bytes, told_apart) = match fetch {
+        let (vector_bytes, distinct_lanes) = match fetch {
             Fetch::Matrix { .. } => (16, &rows[..]),
             Fetch::Transposed => (4, layout.lane_bases()),
             Fetch::Words => (bits.max(32) as usize / 8, &layout.lane_bases()[..if bits == 64 { 4 } else { 5 }]),
             Fetch::Elements => (bits as usize / 8, layout.lane_bases()),
         };
-        let told_apart: Vec<u32> = told_apart.iter().copied().filter(|&basis| basis != 0).collect();
+        let distinct_lanes: Vec<u32> = distinct_lanes.iter().copied().filter(|&basis| basis != 0).collect();
         let fast = if k_contiguous { [k_axis, outer_axis, 0] } else { [outer_axis, k_axis, 0] };
         let order: Vec<usize> = fast.into_iter().filter_map(|axis: usize| axis.checked_sub(3 - rank)).collect();
         let element_bytes = bits as usize / 8;
-        let shared = SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &told_apart);
+        let shared =
+            SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &distinct_lanes);
         let step_bases = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect();
         Fragments {
             word: tiling.instruction.word_bits(),

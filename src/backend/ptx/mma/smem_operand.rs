@@ -89,7 +89,7 @@ impl KLoop {
     /// * `in_thread`: the address bits that depend on the thread.
     /// * `body`: instructions of one step without a loop.
     pub fn new(bits: &[[u32; 2]], in_thread: [u32; 2], body: usize) -> KLoop {
-        let wanted = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
+        let required = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
         // The loop bits have to be a plain counter in both operands.
         let counts = |first: usize| {
             let [a, c] = bits[first];
@@ -98,7 +98,7 @@ impl KLoop {
                 && c.count_ones() == 1
                 && bits[first..].iter().all(|next| next[0] & in_thread[0] == 0 && next[1] & in_thread[1] == 0)
         };
-        let first = (bits.len() - wanted.min(bits.len())..bits.len()).find(|&first| counts(first));
+        let first = (bits.len() - required.min(bits.len())..bits.len()).find(|&first| counts(first));
         match first {
             Some(first) => KLoop { trips: (bits.len() - first) as u32, strides: bits[first] },
             None => KLoop { trips: 0, strides: [0, 0] },
