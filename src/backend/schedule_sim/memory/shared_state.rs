@@ -271,7 +271,7 @@ impl<'a> Shared<'a> {
         let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {
             return Err(broken("a wait for MMAs that were not issued"));
         };
-        let Reading { reader, group: group, operands, stages: places, .. } = self.readings.remove(at);
+        let Reading { reader, group, operands, stages: places, .. } = self.readings.remove(at);
         for at in places {
             self.stage(at)?.0.let_go((reader, group));
         }
