@@ -22,7 +22,7 @@ use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
 use super::super::{CompileOptions, Optimization, PlanSearch};
 use super::kernel_plan::Plan;
 use super::num_warps;
-use super::planned_kernel::PlannedKernel;
+use super::planned_kernel::{PlannedKernel, Verification};
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, RegionTree, hint_key};
 use crate::target::Target;
 
@@ -302,7 +302,7 @@ fn candidates(
 fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), default: Option<u32>) -> CandidateResult {
     let plan = Plan::new(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
-    let kernel = PlannedKernel::new(module, &module.entries[0], plan.layouts.of(module), options, false);
+    let kernel = PlannedKernel::scheduled(module, plan.layouts, options, Verification::Off);
     if let Some(problem) = kernel.errors.first() {
         return CandidateResult::Rejected(problem.message.clone());
     }
