@@ -71,7 +71,8 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Begins a reduction whose operands are computed by strip iterations of `strip_registers` registers.
+    /// Begins a reduction whose operands are computed by strip iterations of `strip_registers`
+    /// registers.
     pub fn begin_strip_reduction(&self, id: OpId, strip_registers: usize) -> StripReduction {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);

@@ -124,8 +124,8 @@ impl KernelInfo<'_> {
             && is_adjacent.any(|is_adjacent| is_adjacent)
     }
 
-    /// Returns the offsets of the boxes of a load in the stage. `distance`: bytes between the operand
-    /// and its part that the load is.
+    /// Returns the offsets of the boxes of a load in the stage. `distance`: bytes between the
+    /// operand and its part that the load is.
     ///
     /// # Errors
     /// A box whose offset differs from the place of its part of the tile.
