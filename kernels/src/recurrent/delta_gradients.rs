@@ -19,7 +19,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
 use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
-use super::delta_rule::DeltaInputs;
+use super::delta_inputs::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
     widest,

@@ -240,8 +240,8 @@ impl WgmmaPlan {
     pub fn widened_by(&self, other: &WgmmaPlan, rows: i64) -> Option<i64> {
         let form = |plan: &WgmmaPlan| {
             let [left, right] = plan.staged;
-            let alone = plan.swapped || plan.left.gathered || plan.separate_columns.is_some() || plan.batch > 1;
-            let one = !alone && plan.groups[1] == 1 && plan.counts[1] == 1;
+            let has_own_form = plan.swapped || plan.left.gathered || plan.separate_columns.is_some() || plan.batch > 1;
+            let one = !has_own_form && plan.groups[1] == 1 && plan.counts[1] == 1;
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.swizzle_bytes)))
         };
         let right = SmemMatrix { rows, ..self.staged[1] };
