@@ -21,7 +21,8 @@ class Op:
         if framework is None:
             raise TypeError(f"{self.name}: a {type(tensors[0]).__name__} is no tensor of torch, CuPy, JAX or NumPy")
         if framework is _KNOWN["torch"]:
-            return self.torch_op()(*tensors, *numbers.values())
+            self._register()
+            return self._torch(*tensors, *numbers.values())
         return self._run(framework, tensors, numbers)
 
     def __repr__(self):
@@ -40,6 +41,14 @@ class Op:
         if self._torch is None:
             self._torch = self._registered()
         return self._torch
+
+    def _register(self):
+        self.torch_op()
+        return True
+
+    # As torch.compiler.assume_constant_result marks it, without an import of torch: torch.compile calls the method, and does not
+    # trace the registration.
+    _register._dynamo_marked_constant = True
 
     def _bound(self, args, named):
         names = (*self.tensors, *self.numbers)
