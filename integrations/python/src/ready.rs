@@ -235,8 +235,8 @@ fn dequantize(
 }
 
 /// Returns the number of f32 elements of scratch memory that `quantized_matmul` needs on a GPU or
-/// the host. `shape` is (rows, outputs, inputs), `packing` is (bits, group), and `bytes` is the size
-/// of an element of x.
+/// the host. `shape` is (rows, outputs, inputs), `packing` is (bits, group), and `bytes` is the
+/// size of an element of x.
 #[pyfunction]
 fn quantized_scratch(shape: [usize; 3], packing: (u32, usize), bytes: usize, gpu: Option<usize>) -> PyResult<usize> {
     let ([rows, outputs, inputs], (bits, group)) = (shape, packing);
