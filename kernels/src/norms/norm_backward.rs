@@ -147,7 +147,7 @@ fn statistics<T: Number>(
     });
     let scale = (squares / count + epsilon).rsqrt();
     let all = ct::cat([mean, scale, level, along * scale / count], 3);
-    result.store([ct::bid(2), ct::bid(1), rows.row, ct::scalar(0)], all);
+    result.store((ct::bid(2), ct::bid(1), rows.row, ct::scalar(0)), all);
 }
 
 /// Rows and columns of a tile of the second pass.
@@ -171,7 +171,7 @@ fn columns<T: Number>(
         let at = [row[0], row[1], row[2], j];
         let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
         let zero = ct::scalar(0);
-        let of_rows = statistics.load([row[0], row[1], row[2], zero], [1, 1, TILE[0], STATISTICS]);
+        let of_rows = statistics.load((row[0], row[1], row[2], zero), [1, 1, TILE[0], STATISTICS]);
         let [mean, scale, level, along] = of_rows.split(3);
         let normal = if centered { (x - mean) * scale } else { x * scale };
         let weighted = dy * weight;
