@@ -1,7 +1,7 @@
 //! Gradients of RMS norm and layer norm over rows.
 //!
-//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
-//! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted. The factor s is the inverse
+//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)).
+//! If the mean is subtracted, it is s · (g - mean(g) - n · mean(g n)). The factor s is the inverse
 //! deviation.
 //!
 //! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each
