@@ -1,8 +1,13 @@
 //! Messages to users: 66 plausible mistakes and 55 of first users, with the text of each message
 //! (`said/`) and its score. Also the errors of rustc for wrong types (`fail/types/`).
 //!
-//! Scores: 0 crash, hang or silent wrong result; 1 an error without the user's place, or in
-//! internal words; 2 the right place and cause; 3 with the shapes or types involved, and the fix.
+//! Scores:
+//!
+//! * 0: crash, hang or silent wrong result;
+//! * 1: an error without the user's place, or in internal words;
+//! * 2: the right place and cause;
+//! * 3: with the shapes or types involved, and the fix.
+//!
 //! Code that works as intended has score 3.
 //!
 //! `cargo test --test messages -- score --nocapture` prints the table, the sums and the means;

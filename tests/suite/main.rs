@@ -1,6 +1,6 @@
 //! The differential suite: every operation of the front end with every element type, on the cpu
-//! back end and on a GPU, against references computed here in f64 or exactly; and its PTX through
-//! ptxas.
+//! back end and on a GPU. The references are computed here in f64 or exactly. ptxas assembles the
+//! PTX of each.
 //!
 //! Names begin with the mode. `cpu::…` and `gpu::…` are launches. `cpu_tileir::…` is Tile IR
 //! bytecode, read back and interpreted, and `gpu_tileir::…` is Tile IR on a GPU, with

@@ -55,8 +55,10 @@ macro_rules! example {
 }
 
 /// The methods with results of one type. `$target` has its generics, the type, and for [`method`]:
-/// `unsafe`, the generics and index of a method, the type and rank of values; the place, notes and
-/// contract of the documentation; the call of the example, its first operands and its end.
+///
+/// * `unsafe`, the generics and index of a method, the type and rank of values;
+/// * the place, notes and contract of the documentation;
+/// * the call of the example, its first operands and its end.
 macro_rules! methods {
     (([$($generics:tt)*] $ty:ty, $details:tt) $($row:tt)+) => {
         impl<T: ByteSized, $($generics)*> $ty {

@@ -130,7 +130,7 @@ impl_for! {
 ///
 /// // Only counts: in no order with anything else.
 /// fn count(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
-///     let x = x.load([ct::bid(0)], [8]);
+///     let x = x.load(ct::bid(0), [8]);
 ///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(x.ne(3));
 ///     bins.atomic_add_with(x, 1, options);
 /// }
