@@ -5,8 +5,8 @@
 //! * `self.m()` and `Self::m()` in an `impl` block of a type call the method `m` of this type. So
 //!   do `this.m()`, and `lowering.m()` for the type `Lowering` ([`VARIABLES`]).
 //!   A type of the library may have the method itself.
-//! * `x.m()` and `x.y.m()` call the only method with this name in the crate, unless `std` or, for
-//!   other crates, the library has one, too, or all methods of the type are in one file.
+//! * `x.m()` and `x.y.m()` call the only method with this name in the crate. Exceptions: `std` has
+//!   the method, or for other crates the library, or all methods of the type are in one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

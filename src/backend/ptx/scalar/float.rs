@@ -192,7 +192,8 @@ fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
 
 /// Range of the divisors whose quotients are corrected products with their reciprocals.
 const DIVISORS: [f32; 2] = [f32::from_bits((127 - 24) << 23), f32::from_bits((127 + 24) << 23)];
-/// The smallest such dividend but zero, 2^-100. Quotients are then normal, and the remainder is exact.
+/// The smallest such dividend but zero, 2^-100. Quotients are then normal, and the remainder is
+/// exact.
 const MIN_DIVIDEND: f32 = f32::from_bits((127 - 100) << 23);
 /// Factor by which the sum of all such dividends must not overflow.
 const DIVIDEND_HEADROOM: f32 = f32::from_bits((127 + 32) << 23);
@@ -233,7 +234,7 @@ pub fn quotients(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Ve
 
 /// Emits the test that the quotients are corrected products with the reciprocal.
 fn are_in_range(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Reg {
-    // Twice the bits minus one: the order of the magnitudes of all numbers, after which both zeros are.
+    // Twice the bits minus one: the order of magnitudes, with both zeros at the end.
     let order = |b: &mut Builder, x: Operand| {
         let bits = b.bitcast(x, RegClass::B32);
         b.mad(Ty::U32, bits, 2i64, -1i64)
