@@ -12,6 +12,7 @@ import argparse
 import datetime
 import json
 import math
+import re
 import sys
 from html import escape
 from pathlib import Path
@@ -259,6 +260,31 @@ def full_tables(gpus, rows):
         yield ""
 
 
+def optimizations():
+    """Each optimization of the registry: key, effect, and the comment on its row."""
+    registry = (ROOT / "src/backend/ptx/optimizations.rs").read_text().split("registry! {")[1].split("\n}")[0]
+    row = r'((?: *//[^\n]*\n)*) *\w+, "(\w+)", "[^"]*", "([^"]*)";'
+    for comment, key, effect in re.findall(row, registry):
+        yield key, effect.rstrip("."), " ".join(line.strip().removeprefix("// ") for line in comment.splitlines()).rstrip(".")
+
+
+def gains():
+    """The largest gain of each optimization, by the table of `kernels --disable-each`."""
+    lines = [line.split("\t") for line in (ROOT / "benches/kernels/ablation.tsv").read_text().splitlines()]
+    keys = lines[0][3:]
+    yield "| optimization | effect | largest gain | row | noise of the row | rows with other code |"
+    yield "|---|---|---|---|---|---|"
+    for key, effect, comment in optimizations():
+        column = 3 + keys.index(key) if key in keys else None
+        # Relative to the slower one of the two measurements of the plain launch.
+        found = [(float(line[column]) / max(float(line[2]), 1), line[0], abs(float(line[2]) - 1)) for line in lines[1:] if column and line[column]]
+        if found:
+            ratio, row, noise = max(found)
+            yield f"| `{key}` | {effect} | {100 * (ratio - 1):.1f} % | {row} | {100 * noise:.1f} % | {len(found)} |"
+        else:
+            yield f"| `{key}` | {effect} | - | {comment or '-'} | - | 0 |"
+
+
 def examples():
     """Names of the examples that there are."""
     return {path.stem for path in (ROOT / "examples").glob("*.rs")} | set(FOLDERS)
@@ -326,11 +352,13 @@ def between(text, lines, name="figures"):
 def documents(gpus, rows):
     """Each generated file, and its content."""
     charted = {name: title for name, title in TITLES.items() if not name.startswith(UNCHARTED) and any(name in rows[gpu] for gpu in gpus)}
+    measured_page = ROOT / "docs/optimizations.md"
     readme, benchmarks, gallery_page = ROOT / "README.md", ROOT / "docs/benchmarks.md", ROOT / "docs/examples.md"
     return {
         gallery_page: between(gallery_page.read_text(), gallery(gpus, rows), "gallery"),
         readme: between(readme.read_text(), headline_table(gpus, rows)),
         benchmarks: between(benchmarks.read_text(), full_tables(gpus, rows)),
+        measured_page: between(measured_page.read_text(), gains(), "gains"),
         ROOT / "docs/comparison.svg": chart(gpus, rows, charted, left=312, plot=420, pitch=11.6, font=10.5),
         ROOT / "docs/headline.svg": chart(gpus, rows, HEADLINE, left=124, plot=220, pitch=19, font=11),
     }
