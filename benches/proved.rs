@@ -2,8 +2,8 @@
 //! forms.
 //!
 //! For each kernel: the instructions and comparisons of the PTX for sm_90a with and without
-//! needless bounds checks, the time of the proof, the host time of a launch, and on a GPU the time
-//! of the kernel.
+//! needless bounds checks. Also the time of the proof, the host time of a launch, and on a GPU the
+//! time of the kernel.
 
 use std::time::Instant;
 

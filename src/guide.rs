@@ -113,6 +113,7 @@ pages! {
     from_cubecl = "../docs/from_cubecl.md";
     /// Comparison with cutile, cudarc, candle and burn.
     ///
+    #[doc = concat!("[`with`]: ", repository_file!("src/runtime/foreign/cudarc.rs"))]
     ecosystem = "../docs/ecosystem.md";
     /// Glossary.
     ///

@@ -15,12 +15,12 @@ use cutlet::{Error, Target};
 struct Counted;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
-static MOST: AtomicUsize = AtomicUsize::new(0);
+static MAX_HELD: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: everything is left to the system's allocator.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        MOST.fetch_max(HELD.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        MAX_HELD.fetch_max(HELD.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
         // SAFETY: as the caller promises.
         unsafe { System.alloc(layout) }
     }
@@ -37,7 +37,7 @@ static ALLOCATOR: Counted = Counted;
 
 /// The files have a few thousand bytes. The tests of this program may run at the same time.
 fn no_file_took_much() {
-    let most = MOST.load(Relaxed);
+    let most = MAX_HELD.load(Relaxed);
     assert!(most < 64 << 20, "{} MiB at a time", most >> 20);
 }
 

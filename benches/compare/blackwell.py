@@ -14,7 +14,7 @@ import rows as table
 import sass
 import tileir
 
-TARGETS = ("sm_100", "sm_103", "sm_120")
+TARGETS = {"sm_100": "B200", "sm_103": "B300", "sm_120": "GeForce RTX 50"}
 # Row, our label, and where it is not the twin of ours, the label of cuTile Python's configuration.
 PAIRS = (
     ("vadd f32 134217728", "tile 1024"),
@@ -53,23 +53,24 @@ def codes(lib, target, folder):
     return measured
 
 
-def line(target, name, label, ours, theirs):
+def line(name, label, ours, theirs):
     both = lambda field: f"{getattr(ours, field)} / {getattr(theirs, field)}"
     names = ", ".join(ours.mma_names) or "none"
-    cells = [target, name, label.removeprefix("grid "), names, both("tma"), both("loop"), both("registers"), both("spills")]
+    cells = [name, label.removeprefix("grid "), names, both("tma"), both("loop"), both("registers"), both("spills")]
     return "| " + " | ".join(cells) + " |\n"
 
 
 def main():
-    lines = ["| target | kernel | tile and hints | tensor cores | TMA | in loops | registers | spills |\n", "|---|---|---|---|---|---|---|---|\n"]
-    lib, worse = tileir.library(), []
+    lib, lines, worse = tileir.library(), [], []
     for target in TARGETS:
+        lines += [f"## {target}: {TARGETS[target]}\n\n", "| kernel | tile and hints | tensor cores | TMA | in loops | registers | spills |\n", "|---|---|---|---|---|---|---|\n"]
         with tempfile.TemporaryDirectory() as folder:
             for name, label, ours, theirs in codes(lib, target, Path(folder)):
-                lines.append(line(target, name, label, ours, theirs))
+                lines.append(line(name, label, ours, theirs))
                 if ours.spills > theirs.spills or ours.loop > theirs.loop * TIE or ours.mma_names != theirs.mma_names:
-                    worse.append(lines[-1])
-    text = "".join(lines)
+                    worse.append(f"{target} {lines[-1]}")
+        lines.append("\n")
+    text = "".join(lines[:-1])
     print(text, end="")
     if "--write" in sys.argv:
         document = DOCUMENT.read_text()

@@ -13,13 +13,13 @@ import torch
 
 CYCLES_PER_SECOND = 2.0e9
 TOUCHED_BYTES = 512 << 20
-MOST_SETS = 16
+MAX_SETS = 16
 # Functions that wait for the device wait for the kernel that waits, too, and would have it wait longer each time.
 LONGEST_WAIT = 0.1
 
 
 def number_of_sets(bytes_):
-    return max(1, min(MOST_SETS, -(-TOUCHED_BYTES // max(1, int(bytes_)))))
+    return max(1, min(MAX_SETS, -(-TOUCHED_BYTES // max(1, int(bytes_)))))
 
 
 @dataclass

@@ -36,7 +36,7 @@ struct Row {
 /// Compares the estimates of families with those of a file, or writes the file.
 ///
 /// # Errors
-/// A ratio that is worse than that of the file, or better by more than 2 %; another plan; a form
+/// A ratio that is worse than that of the file, or better by more than 2 %. Another plan, a form
 /// that the file does not have, or a form of the file that does not exist.
 pub fn check(families: &[Box<dyn AnyFamily>], target: Target, selection: &Selection, file: &Path) -> Result<()> {
     let write = std::env::var_os("CUTLET_BLESS").is_some();

@@ -1,4 +1,4 @@
-//! Comparison of the cost model of schedules (`docs/schedule.md`) with measurements: `cargo bench
+//! Comparison of the cost model (`docs/schedule_passes.md`) with measurements: `cargo bench
 //! --bench schedules -- [OPTION]... [ROW]...`.
 //!
 //! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately.

@@ -1,7 +1,8 @@
 //! Builder of a module: an insertion point, a current source location, and one method for all ops.
 
 use super::attr::{Attr, ConstData};
-use super::module::{BlockId, Entry, Loc, Module, OpId, Value};
+use super::handle::{BlockId, Loc, OpId, Value};
+use super::module::{Entry, Module};
 use super::op_table::Opcode;
 use super::types::{Type, TypeId};
 use crate::dtype::DType;

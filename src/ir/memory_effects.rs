@@ -2,7 +2,8 @@
 //! accesses.
 
 use super::attr::{Attr, AttrKind, MemOrder};
-use super::module::{BlockId, Module, Op, OpId, Value};
+use super::handle::{BlockId, OpId, Value};
+use super::module::{Module, Op};
 use super::op_table::{Effect, Opcode};
 
 impl MemOrder {

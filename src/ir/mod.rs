@@ -29,6 +29,7 @@
 
 mod attr;
 mod builder;
+mod handle;
 mod memory_effects;
 mod module;
 mod name;
@@ -46,6 +47,7 @@ mod verify;
 
 pub use attr::*;
 pub use builder::Builder;
+pub use handle::*;
 pub use module::*;
 pub use op_table::Opcode;
 pub(crate) use overflow::{fits, violates_assumption};

@@ -1,50 +1,14 @@
-//! The module: arenas of values, ops and blocks with typed handles, and interned types.
+//! The module: arenas of values, ops and blocks, and interned types.
 
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::attr::{Attr, AttrKind, CmpOrder, CmpPred, ConstData, Distribution, Flag, Overflow, Rounding, Sign};
+use super::handle::{BlockId, Loc, OpId, Value};
 use super::op_table::{Arity, Opcode};
 use super::types::{Type, TypeId};
 use crate::dtype::DType;
 use crate::error::Location;
-
-macro_rules! handle {
-    ($(#[$meta:meta])* $name:ident) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub(crate) u32);
-
-        impl $name {
-            /// Returns the position in its arena, as an index of side tables.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    };
-}
-
-handle! {
-    /// Handle of an SSA value.
-    Value
-}
-handle! {
-    /// Handle of an operation.
-    OpId
-}
-handle! {
-    /// Handle of a block. Each region is one block.
-    BlockId
-}
-handle! {
-    /// Handle of an interned source location. 0 is unknown.
-    Loc
-}
-
-impl Loc {
-    /// No location.
-    pub const UNKNOWN: Loc = Loc(0);
-}
 
 /// Definition of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

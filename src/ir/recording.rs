@@ -5,7 +5,7 @@
 //! and the largest key of an access. A key has the number of the tile block in its high bits, and
 //! the number of the op in its low bits.
 
-use super::module::Loc;
+use super::handle::Loc;
 
 /// Number of low bits of a key that hold the number of the op.
 pub(crate) const SITE_BITS: u32 = 16;

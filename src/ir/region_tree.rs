@@ -3,7 +3,8 @@
 //! Ops are numbered in program order, an op before the ops of its regions. The nested ops of an op
 //! are thus a range of numbers, and all queries are lookups.
 
-use super::module::{BlockId, Module, OpId, Value};
+use super::handle::{BlockId, OpId, Value};
+use super::module::Module;
 use super::op_table::{Effect, Opcode};
 
 /// Place of each op in the regions of an entry. Invariant: the module has not changed since

@@ -3,7 +3,8 @@
 //! Handles remain valid: removed values and ops are removed from lists, and the arenas only grow.
 
 use super::attr::{Attr, ConstData};
-use super::module::{BlockId, Def, Module, OpId, Value};
+use super::handle::{BlockId, OpId, Value};
+use super::module::{Def, Module};
 use super::op_table::Opcode;
 
 /// Table of values and their replacements.

@@ -1,6 +1,7 @@
 //! Uses of values in a block and its nested blocks.
 
-use super::module::{BlockId, Module, OpId, Value};
+use super::handle::{BlockId, OpId, Value};
+use super::module::Module;
 
 /// Uses of values as operands, by value.
 #[derive(Clone, Debug)]

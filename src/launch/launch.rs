@@ -35,8 +35,8 @@ use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, LaunchArg, refus
 /// use cutlet as ct;
 ///
 /// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-///     let tile = x.load([ct::bid(0)], [16]);
-///     y.store([ct::bid(0)], tile + tile);
+///     let tile = x.load(ct::bid(0), [16]);
+///     y.store(ct::bid(0), tile + tile);
 /// }
 ///
 /// let device = ct::Device::cpu();

@@ -40,7 +40,7 @@ pub(super) struct CompileRequest {
 /// ```
 /// use cutlet as ct;
 /// # fn fill(y: ct::ArrayMut<i32, 1>, value: ct::Scalar<i32>) {
-/// #     y.store([ct::bid(0)], ct::full::<i32, 1>([8], value));
+/// #     y.store(ct::bid(0), ct::full::<i32, 1>([8], value));
 /// # }
 /// let device = ct::Device::cpu();
 /// let stream = device.stream()?;

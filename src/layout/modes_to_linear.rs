@@ -15,8 +15,8 @@ impl Modes {
     /// assert!(spatial([3]).to_layout(1).is_none());
     /// ```
     ///
-    /// `None` if an extent is no power of two, there are more threads than the warps have, the tile
-    /// has 2^32 elements or more, or there are 2^27 warps or more.
+    /// `None` if an extent is no power of two, or there are more threads than the warps have.
+    /// `None` also for 2^32 elements or more, and for 2^27 warps or more.
     pub fn to_layout(&self, num_warps: usize) -> Option<Layout> {
         let spatial_extents = self.spatial.iter().map(|&mode| self.spatial_extent(mode));
         if !num_warps.is_power_of_two()

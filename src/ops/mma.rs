@@ -330,7 +330,7 @@ where
 /// use cutlet::prelude::*;
 ///
 /// fn kernel(a: Array<f16, 2>, x: Array<f16, 1>, y: ArrayMut<f32, 1>) {
-///     let (a, x) = (a.load([0, 0], [2, 4]), x.load(0, [4]));
+///     let (a, x) = (a.load((0, 0), [2, 4]), x.load(0, [4]));
 ///     y.store(0, ct::matvec(a, x));
 /// }
 ///
@@ -410,9 +410,9 @@ fn refused<T: Element>(place: Place, name: &str, what: String, extent: usize) ->
 /// type Scales = Array<f8e8m0fnu, 2>;
 ///
 /// fn kernel((a, b): (Array<f8e4m3fn, 2>, Array<f8e4m3fn, 2>), (s, t): (Scales, Scales), c: ArrayMut<f32, 2>) {
-///     let (a, b) = (a.load([0, 0], [16, 64]), b.load([0, 0], [64, 8]));
-///     let (s, t) = (s.load([0, 0], [16, 2]), t.load([0, 0], [2, 8]));
-///     c.store([0, 0], ct::mma_scaled(a, s, b, t, ct::zeros([16, 8])));
+///     let (a, b) = (a.load((0, 0), [16, 64]), b.load((0, 0), [64, 8]));
+///     let (s, t) = (s.load((0, 0), [16, 2]), t.load((0, 0), [2, 8]));
+///     c.store((0, 0), ct::mma_scaled(a, s, b, t, ct::zeros([16, 8])));
 /// }
 ///
 /// let device = ct::Device::cpu();

@@ -4,6 +4,7 @@ mod cycles;
 mod examples;
 mod functions;
 mod hidden;
+mod homonyms;
 mod paths;
 mod programs;
 mod public_items;

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use super::source::sources;
 
 /// Documents that name source files in backticks.
-const DOCUMENTS: [&str; 5] = [
+const DOCUMENTS: [&str; 6] = [
     "CONTRIBUTING.md",
     "docs/schedule.md",
+    "docs/schedule_passes.md",
     "docs/tour.md",
     "src/backend/ptx/mod.rs",
     "src/backend/ptx/optimizations.rs",

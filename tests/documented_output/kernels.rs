@@ -51,16 +51,41 @@ pub fn matmul(a: Array<f16, 2>, b: Array<f16, 2>, c: ArrayMut<f16, 2>, [tm, tn, 
 pub fn attention(q: Array<f16, 3>, k: Array<f16, 3>, v: Array<f16, 3>, out: ArrayMut<f16, 3>, [m, n, d]: [usize; 3]) {
     let (tile, head) = (ct::bid(0), ct::bid(1));
     let q = q.load((head, tile, 0), [1, m, d]).squeeze(0);
-    let scale = 1.0 / (d as f32).sqrt();
+    let scale = std::f32::consts::LOG2_E / (d as f32).sqrt();
     let start = (ct::zeros::<f32, 2>([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
     let (acc, _, sum) = ct::fold(..k.num_tiles(1, [1, n, d]), start, |(acc, max, sum), j| {
         let scores = ct::mma(q, k.load((head, j, 0), [1, n, d]).squeeze(0).transpose(), ct::zeros([m, n]));
         let inside = (j * n + ct::arange(0..n)).lt(k.extent(1)).unsqueeze(0);
-        let scores = ct::select(inside, scores * scale, f32::NEG_INFINITY);
-        let above = max.max(scores.reduce_max(1));
-        let (weights, fade) = ((scores - above).exp(), (max - above).exp());
+        let scores = ct::select(inside, scores, f32::NEG_INFINITY);
+        let above = max.max(scores.reduce_max(1) * scale);
+        let (weights, fade) = ((scores * scale - above).exp2(), (max - above).exp2());
         let acc = ct::mma(weights.cast::<f16>(), v.load((head, j, 0), [1, n, d]).squeeze(0), acc * fade);
         (acc, above, sum * fade + weights.sum(1))
+    });
+    out.store((head, tile, 0), (acc / sum).cast::<f16>().unsqueeze(0));
+}
+
+pub fn attention_fast(
+    q: Array<f16, 3>,
+    k: Array<f16, 3>,
+    v: Array<f16, 3>,
+    out: ArrayMut<f16, 3>,
+    [m, n, d]: [usize; 3],
+) {
+    let (tile, head) = (ct::bid(0), ct::bid(1));
+    let q = q.load((head, tile, 0), [1, m, d]).squeeze(0);
+    let scale = std::f32::consts::LOG2_E / (d as f32).sqrt();
+    let start = (ct::zeros::<f32, 2>([m, d]), ct::full([m, 1], f32::NEG_INFINITY), ct::zeros([m, 1]));
+    let (acc, _, sum) = ct::with_mode(ct::FloatMode::fast(), || {
+        ct::fold(..k.num_tiles(1, [1, n, d]), start, |(acc, max, sum), j| {
+            let scores = ct::mma(q, k.load((head, j, 0), [1, n, d]).squeeze(0).transpose(), ct::zeros([m, n]));
+            let inside = (j * n + ct::arange(0..n)).lt(k.extent(1)).unsqueeze(0);
+            let scores = ct::select(inside, scores, f32::NEG_INFINITY);
+            let above = max.max(scores.reduce_max(1) * scale);
+            let (weights, fade) = ((scores * scale - above).exp2(), (max - above).exp2());
+            let acc = ct::mma(weights.cast::<f16>(), v.load((head, j, 0), [1, n, d]).squeeze(0), acc * fade);
+            (acc, above, sum * fade + weights.sum(1))
+        })
     });
     out.store((head, tile, 0), (acc / sum).cast::<f16>().unsqueeze(0));
 }

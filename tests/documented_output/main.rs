@@ -24,7 +24,8 @@ const PAGE: &str = include_str!("../../docs/tutorial.md");
 const KERNELS: &str = include_str!("kernels.rs");
 
 /// Kernels of the page, in order.
-const NAMES: [&str; 7] = ["vadd", "transpose", "softmax", "column_sums", "embedding", "matmul", "attention"];
+const NAMES: [&str; 8] =
+    ["vadd", "transpose", "softmax", "column_sums", "embedding", "matmul", "attention", "attention_fast"];
 
 /// Generates the code of all kernels; with `CUTLET_REMARKS=1` remarks about each are printed.
 fn generate() -> ct::Result<()> {
@@ -41,9 +42,9 @@ fn generate() -> ct::Result<()> {
     let out = ArraySpec::<ct::f16, 2>::new([1024, 4096]).mutable();
     ct::inspect(kernels::embedding, (half, ids, out, Constant(2048))).target(target).ptx()?;
     ct::inspect(kernels::matmul, (half, half, half.mutable(), Constant([128, 128, 64]))).target(target).ptx()?;
-    ct::inspect(kernels::attention, (heads, heads, heads, heads.mutable(), Constant([128, 64, 64])))
-        .target(target)
-        .ptx()?;
+    let arguments = (heads, heads, heads, heads.mutable(), Constant([128, 64, 64]));
+    ct::inspect(kernels::attention, arguments).target(target).ptx()?;
+    ct::inspect(kernels::attention_fast, arguments).target(target).ptx()?;
     Ok(())
 }
 

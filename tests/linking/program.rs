@@ -9,8 +9,8 @@ use cutlet::foreign::cudarc::{array, lend, read, slice, stream, with, write};
 use cutlet::prelude::*;
 
 fn double(x: Array<f32, 1>, y: ArrayMut<f32, 1>) {
-    let x = x.load([ct::bid(0)], [256]);
-    y.store([ct::bid(0)], x + x);
+    let x = x.load(ct::bid(0), [256]);
+    y.store(ct::bid(0), x + x);
 }
 
 fn on_a_gpu(theirs: &Arc<CudaStream>) -> Result<(), Box<dyn std::error::Error>> {

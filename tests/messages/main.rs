@@ -1,8 +1,13 @@
 //! Messages to users: 66 plausible mistakes and 55 of first users, with the text of each message
 //! (`said/`) and its score. Also the errors of rustc for wrong types (`fail/types/`).
 //!
-//! Scores: 0 crash, hang or silent wrong result; 1 an error without the user's place, or in
-//! internal words; 2 the right place and cause; 3 with the shapes or types involved, and the fix.
+//! Scores:
+//!
+//! * 0: crash, hang or silent wrong result;
+//! * 1: an error without the user's place, or in internal words;
+//! * 2: the right place and cause;
+//! * 3: with the shapes or types involved, and the fix.
+//!
 //! Code that works as intended has score 3.
 //!
 //! `cargo test --test messages -- score --nocapture` prints the table, the sums and the means;
@@ -36,8 +41,8 @@ const GROUPS: [Group; 9] = [
 const OLD: usize = 4;
 
 /// The least sum of the 66 mistakes, and the least mean of the 55.
-const LEAST_KNOWN: u32 = 185;
-const LEAST_NEW: f64 = 2.6;
+const MIN_KNOWN: u32 = 185;
+const MIN_NEW: f64 = 2.6;
 
 /// Cases below 2: rustc alone answers, before it knows of this crate. `docs/common_errors.md` has a
 /// row for each.
@@ -103,7 +108,7 @@ fn types() {
 /// * 8: the bound of `launch`.
 ///
 /// An implementation by `impl_kernel_args!` in the program adds 6, a suggestion 4.
-const MOST_LINES: usize = 38;
+const MAX_LINES: usize = 38;
 
 #[test]
 fn wrong_arguments_are_short() {
@@ -112,7 +117,7 @@ fn wrong_arguments_are_short() {
     assert!(said.len() >= 10, "{} messages", said.len());
     for (first, lines) in said {
         println!("{lines} lines: {first}");
-        assert!(lines <= MOST_LINES, "{lines} lines: {first}");
+        assert!(lines <= MAX_LINES, "{lines} lines: {first}");
     }
 }
 
@@ -149,8 +154,8 @@ fn score() {
         }
         let mean = f64::from(all.0) / count as f64;
         match name {
-            "all known" => assert!(all.0 >= LEAST_KNOWN, "{} of the known cases, less than {LEAST_KNOWN}", all.0),
-            _ => assert!(mean >= LEAST_NEW, "a mean of {mean:.2} of first users, less than {LEAST_NEW}"),
+            "all known" => assert!(all.0 >= MIN_KNOWN, "{} of the known cases, less than {MIN_KNOWN}", all.0),
+            _ => assert!(mean >= MIN_NEW, "a mean of {mean:.2} of first users, less than {MIN_NEW}"),
         }
     }
     println!("below 3:");

@@ -1,5 +1,5 @@
-//! Tables of arrays: of one, two and five arrays of differing extents, contiguous and not, indices
-//! inside and outside, arrays written through a table, several tables; and arrays that a loop
+//! Tables of arrays: of one, two and five arrays of differing extents, contiguous and not.
+//! Indices inside and outside, arrays written through a table, several tables. Arrays that a loop
 //! describes in each iteration.
 
 use anyhow::Result;

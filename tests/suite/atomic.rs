@@ -1,5 +1,5 @@
 //! Atomics: every operation and element type, by index tiles with duplicates, masked and outside,
-//! results read and not, many tile blocks on few elements, sums over a grid, ordered messages
+//! results read and not. Many tile blocks on few elements, sums over a grid, ordered messages
 //! between blocks.
 
 use anyhow::Result;

@@ -1,5 +1,5 @@
 //! Clusters: tiles of every element type and of odd extents, gathered, added and taken from
-//! neighbours, in loops, by clusters of each size; a softmax of rows longer than a tile block
+//! neighbours, in loops, by clusters of each size. A softmax of rows longer than a tile block
 //! holds.
 
 use anyhow::{Context, Result, ensure};

@@ -23,8 +23,8 @@ pub fn register(suite: &mut Suite) {
     suite.test("control/captures", captures);
 }
 
-/// Bounds from the host, from the grid and from memory; steps of 0, negative ones, and ones beyond
-/// the last number; empty and reversed ranges; loops that may be left early.
+/// Bounds from the host, from the grid and from memory. Steps of 0, negative ones, and ones beyond
+/// the last number. Empty and reversed ranges, loops with early exits.
 fn ranges(session: Session) -> Result<()> {
     fn kernel(bounds: Array<i32, 1>, y: ArrayMut<i32, 2>) {
         let row = ct::bid(0);

@@ -1,6 +1,6 @@
 //! Early returns of tile blocks with products whose operands TMA prefetches: before the first load,
-//! between two products, in each iteration; with a tile that is loaded before the return and used
-//! after it; and loops that wait for other tile blocks.
+//! between two products, in each iteration. Tiles that are loaded before the return and used
+//! after it. Loops that wait for other tile blocks.
 
 use anyhow::Result;
 use cutlet as ct;

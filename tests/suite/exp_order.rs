@@ -18,7 +18,7 @@ pub fn register(suite: &mut Suite) {
 }
 
 /// No score is larger than this, or its negative smaller.
-const MOST: i32 = 3;
+const MAX_SCORE: i32 = 3;
 /// Queries of which there are no scores.
 fn is_lost(row: usize) -> bool {
     row % 61 == 17
@@ -39,10 +39,10 @@ fn kernel<T: MmaInput<T, f32>>(
     let keys = k.extent(0);
     ct::fold(ct::range(ct::bid(0), y.num_tiles(0, [m, d])).step(ct::num_blocks(0)), (), |(), i| {
         let left = q.load((i, 0), [m, d]);
-        let start = (ct::zeros([m, d]), ct::full([m, 1], -(MOST as f32)), ct::zeros([m, 1]));
+        let start = (ct::zeros([m, d]), ct::full([m, 1], -(MAX_SCORE as f32)), ct::zeros([m, 1]));
         let (acc, _, all) = ct::fold(..k.num_tiles(0, [n, d]), start, |(acc, max, all), j| {
             let scores = ct::mma_fast_acc(left, k.load((j, 0), [n, d]).transpose(), ct::zeros::<f32, 2>([m, n]));
-            let scores = scores.max_nan(-(MOST as f32)).min_nan(MOST as f32);
+            let scores = scores.max_nan(-(MAX_SCORE as f32)).min_nan(MAX_SCORE as f32);
             let seen = (j * n + ct::arange(0..n)).unsqueeze(0).lt(ct::full([m, 1], keys));
             let scores = ct::if_else((j * n + n).le(keys), || scores, || ct::select(seen, scores, f32::NEG_INFINITY));
             let above = max.max(scores.reduce_max(1));
@@ -80,7 +80,7 @@ where
         let (mut y, mut sums) = (session.unwritten::<f32, 2>([rows, d])?, session.unwritten::<f32, 1>([rows])?);
         let form = ct::Constant(([m, n, d], ordered));
         session.launch(kernel::<T>, [2], ((&device_q, &device_k, &device_v), (&mut y, &mut sums), form))?;
-        let most = f64::from(MOST);
+        let most = f64::from(MAX_SCORE);
         let score = |i, j| sum(d, |l| f64::from(q(i, l) * k(j, l))).clamp(-most, most);
         let weights: Vec<Vec<f64>> = (0..rows)
             .map(|i| {

@@ -86,8 +86,8 @@ impl Session {
         matches!(self, Session::Assemble(..) | Session::AssembleTileIr(_))
     }
 
-    /// Returns true if products of 8-bit floats are summed in about 14 bits, as on the tensor cores
-    /// of Ada and Hopper. (On Ada, the ptx back end multiplies f16 instead.)
+    /// Returns true if products of 8-bit floats are summed in about 14 bits. The tensor cores of
+    /// Ada and Hopper do so. On Ada, the ptx back end multiplies f16 instead.
     pub fn keeps_few_bits(self) -> bool {
         let within = |device: Device, archs: std::ops::Range<u32>| {
             device.target().is_some_and(|target| archs.contains(&target.arch))

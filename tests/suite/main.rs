@@ -1,6 +1,6 @@
 //! The differential suite: every operation of the front end with every element type, on the cpu
-//! back end and on a GPU, against references computed here in f64 or exactly; and its PTX through
-//! ptxas.
+//! back end and on a GPU. The references are computed here in f64 or exactly. ptxas assembles the
+//! PTX of each.
 //!
 //! Names begin with the mode. `cpu::…` and `gpu::…` are launches. `cpu_tileir::…` is Tile IR
 //! bytecode, read back and interpreted, and `gpu_tileir::…` is Tile IR on a GPU, with
@@ -19,7 +19,7 @@
 //! every k-th test (1: of all). `CUTLET_PTX_SUMS=file` only compares the compiled code with that of
 //! an earlier run (see [`sums`]).
 //!
-//! One text in two of PTX for sm_90a is assembled, and each that must not spill; one in three for
+//! One text in three of PTX for sm_90a is assembled, and each that must not spill; one in five for
 //! sm_80 (`CUTLET_SUITE_EACH_KERNEL=1`: all).
 //!
 //! Bytecode of every kernel is disassembled for two of the four targets of Tile IR. It is assembled

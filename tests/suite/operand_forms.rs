@@ -1,6 +1,6 @@
 //! Operands of matrix products that are not plain tiles of a matrix: boxes with several long axes
-//! at any position, with reshapes and permutations before the product, on both sides; rows listed
-//! by a tile of indices; tiles put together from several loads. All numbers are small and whole, so
+//! at any position, with reshapes and permutations before the product, on both sides. Rows listed
+//! by a tile of indices, tiles put together from several loads. All numbers are small and whole, so
 //! each sum is exact.
 
 use anyhow::Result;

@@ -1,5 +1,5 @@
-//! Pointers: every element type through pointers of arrays and through addresses of the host,
-//! masks, casts, arrays made of pointers, addresses past 2^31 elements, pointers carried by loops,
+//! Pointers: every element type through pointers of arrays and through addresses of the host.
+//! Masks, casts, arrays made of pointers, addresses past 2^31 elements, pointers carried by loops,
 //! memory that is known under two names.
 
 use anyhow::Result;

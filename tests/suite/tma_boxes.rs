@@ -1,6 +1,6 @@
-//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides, tile
-//! indices before, after and far outside of the arrays, results stored in every order, more than
-//! once, in loops; arrays that no tensor map can describe.
+//! Tiles that TMA may move: products of matrices with pitch whose sides no tile divides. Tile
+//! indices before, after and far outside of the arrays. Results stored in every order, more than
+//! once, in loops. Arrays that no tensor map can describe.
 
 use anyhow::Result;
 use cutlet as ct;

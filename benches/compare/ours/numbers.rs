@@ -51,13 +51,13 @@ pub fn dropout(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
 pub fn sum(place: Place, n: usize) -> ct::Result<Box<dyn Row>> {
     // x, total, parts.
     type Set = [Vector; 3];
-    const MOST: usize = 8;
+    const MAX_PARTS: usize = 8;
     let multiprocessors = place.num_multiprocessors();
     let addresses = |[x, total, _]: &Set| vec![x.address(), total.address()];
-    let make = |d: Device| Ok([d.zeros([n])?, d.zeros([1])?, d.zeros([MOST * multiprocessors])?]);
+    let make = |d: Device| Ok([d.zeros([n])?, d.zeros([1])?, d.zeros([MAX_PARTS * multiprocessors])?]);
     let mut row = Configurations::new(place, addresses, make)?;
     for tile in [2048, 4096, 8192] {
-        for each in [2, 4, MOST] {
+        for each in [2, 4, MAX_PARTS] {
             let blocks = (each * multiprocessors).min(n.div_ceil(tile));
             let label = format!("tile {tile}, {each} a multiprocessor");
             row = row.with(format!("{label}, atomic"), NO_HINTS, move |[x, total, _]: &mut Set, call| {

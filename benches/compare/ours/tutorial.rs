@@ -108,7 +108,8 @@ fn matmul(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<dyn Row>> {
     Ok(Box::new(row))
 }
 
-/// The first axis of the arrays counts the heads of all batches.
+/// The kernel in the fast float mode, and that of the first listing. The first axis of the arrays
+/// counts the heads of all batches.
 fn attention(place: Place, heads: usize, seq: usize, dim: usize) -> ct::Result<Box<dyn Row>> {
     type Set = [ct::DeviceArray<f16, 3>; 4];
     let addresses = |set: &Set| set.iter().map(|array| array.address()).collect();
@@ -118,6 +119,12 @@ fn attention(place: Place, heads: usize, seq: usize, dim: usize) -> ct::Result<B
     for [tm, tn] in [[128, 64], [128, 128], [192, 128], [64, 128], [64, 64]] {
         let grid = [seq.div_ceil(tm), heads];
         row = row.with(format!("{tm}x{tn}"), NO_HINTS, move |[q, k, v, out]: &mut Set, call| {
+            call.run(grid, kernels::attention_fast, (&*q, &*k, &*v, out, Constant([tm, tn, dim])))
+        });
+    }
+    for [tm, tn] in [[128, 64], [64, 128]] {
+        let grid = [seq.div_ceil(tm), heads];
+        row = row.with(format!("first listing {tm}x{tn}"), NO_HINTS, move |[q, k, v, out]: &mut Set, call| {
             call.run(grid, kernels::attention, (&*q, &*k, &*v, out, Constant([tm, tn, dim])))
         });
     }

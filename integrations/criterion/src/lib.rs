@@ -112,3 +112,8 @@ pub fn device_time(stream: &ct::Stream, count: u64, work: impl FnMut() -> ct::Re
     let runs = usize::try_from(count).unwrap_or(usize::MAX);
     Ok(ct::Bench::new().warm_up(1).runs(runs).run(stream, work)?.all().iter().sum())
 }
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

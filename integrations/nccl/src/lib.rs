@@ -25,3 +25,8 @@ pub use mlp::{Shape, TensorParallel};
 pub use nccl::Nccl;
 pub use on_host::OnHost;
 pub use ranks::{AllReduce, Rank, Summed};
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -8,10 +8,10 @@ _SCHEMA = {float: "float", int: "int", bool: "bool", str: "str"}
 class Op:
     """A kernel as a function of tensors of any library. Made by :func:`op`."""
 
-    def __init__(self, name, kernel, tensors, numbers, shape, backward, namespace, doc):
+    def __init__(self, name, kernel, tensors, numbers, shape, backward, scratch, namespace, doc):
         self.name, self.kernel, self.namespace = name, kernel, namespace
         self.tensors, self.numbers = tuple(tensors), dict(numbers)
-        self.shape, self.backward = shape, backward
+        self.shape, self.backward, self.scratch = shape, backward, scratch
         self._torch = None
         self.__name__, self.__doc__ = name, doc or kernel.__doc__
 
@@ -21,7 +21,8 @@ class Op:
         if framework is None:
             raise TypeError(f"{self.name}: a {type(tensors[0]).__name__} is no tensor of torch, CuPy, JAX or NumPy")
         if framework is _KNOWN["torch"]:
-            return self.torch_op()(*tensors, *numbers.values())
+            self._register()
+            return self._torch(*tensors, *numbers.values())
         return self._run(framework, tensors, numbers)
 
     def __repr__(self):
@@ -40,6 +41,14 @@ class Op:
         if self._torch is None:
             self._torch = self._registered()
         return self._torch
+
+    def _register(self):
+        self.torch_op()
+        return True
+
+    # As torch.compiler.assume_constant_result marks it, without an import of torch: torch.compile calls the method, and does not
+    # trace the registration.
+    _register._dynamo_marked_constant = True
 
     def _bound(self, args, named):
         names = (*self.tensors, *self.numbers)
@@ -64,8 +73,13 @@ class Op:
     def _run(self, framework, tensors, numbers):
         result = framework.empty(tensors[0], self._shape(tensors, numbers))
         stream = framework.stream(tensors[0])
+        written = [result]
+        if self.scratch is not None:
+            written.append(framework.scratch(tensors[0], self.scratch(framework.gpu(tensors[0]), *tensors, **numbers)))
         capsules = [framework.capsule(x, stream) for x in tensors]
-        self.kernel(*capsules, framework.target(result, stream), *numbers.values(), stream=stream)
+        capsules += [framework.target(x, stream) for x in written]
+        with framework.guard(tensors[0]):
+            self.kernel(*capsules, *numbers.values(), stream=stream)
         return framework.result(result)
 
     def _registered(self):
@@ -103,7 +117,7 @@ class Op:
         return made
 
 
-def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, namespace="cutlet", doc=None):
+def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, scratch=None, namespace="cutlet", doc=None):
     """Makes a function of tensors from a kernel.
 
     ``kernel(*tensors, result, *numbers, stream=...)`` is a function of a module of Rust: tensors arrive there as capsules.
@@ -112,7 +126,9 @@ def op(name, kernel, *, tensors=("x",), numbers=(), shape=None, backward=None, n
     ``numbers``: the other arguments by name, each a default value, or a type (``float``, ``int``, ``bool``, ``str``).
     ``shape``: a function of all arguments that returns the shape of the result; by default that of the first tensor.
     ``backward``: for torch, a function ``(grad, result, *tensors, **numbers)`` of the gradients of the tensors.
+    ``scratch``: a function of the number of the GPU (None on the host) and all arguments that returns a number of f32 elements.
+    The kernel receives a tensor of so many, of any content, after the result.
     ``namespace``: that of the operator of torch.
     ``doc``: the documentation of the function.
     """
-    return Op(name, kernel, tensors, dict(numbers), shape, backward, namespace, doc)
+    return Op(name, kernel, tensors, dict(numbers), shape, backward, scratch, namespace, doc)

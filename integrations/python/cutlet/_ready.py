@@ -103,6 +103,11 @@ attention = op(
     backward=_attention_backward,
     doc="softmax(scale · q kᵀ) v of (batch, heads, tokens, dim); heads of k and v divide those of q.",
 )
+def _quantized_scratch(gpu, x, codes, scales, outputs, bits, group):
+    rows, inputs = math.prod(x.shape[:-1]), math.prod(x.shape[-1:])
+    return _native.quantized_scratch([rows, outputs, inputs], (bits, group), x.dtype.itemsize, gpu)
+
+
 quantized_matmul = op(
     "quantized_matmul",
     _native.quantized_matmul,
@@ -110,6 +115,7 @@ quantized_matmul = op(
     numbers={"outputs": int, "bits": 4, "group": 32},
     shape=lambda x, codes, scales, outputs, bits, group: (*x.shape[:-1], outputs),
     backward=_quantized_backward,
+    scratch=_quantized_scratch,
     doc="x times weights of 4 or 8 bits: see `quantize`.",
 )
 gguf_matmul = op(

@@ -1,5 +1,6 @@
 //! The ready kernels.
 
+use cutlet::element::f16;
 use cutlet::{Device, DeviceArray, Stream};
 use cutlet_kernels::gguf::{Blocks, product_with};
 use cutlet_kernels::quantized::{Bits, Product};
@@ -18,6 +19,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(rotary, module)?)?;
     module.add_function(wrap_pyfunction!(attention, module)?)?;
     module.add_function(wrap_pyfunction!(quantized_words, module)?)?;
+    module.add_function(wrap_pyfunction!(quantized_scratch, module)?)?;
     module.add_function(wrap_pyfunction!(quantized_matmul, module)?)?;
     module.add_function(wrap_pyfunction!(dequantize, module)?)?;
     module.add_function(wrap_pyfunction!(gguf_matmul, module)?)?;
@@ -232,22 +234,37 @@ fn dequantize(
     })
 }
 
+/// Returns the number of f32 elements of scratch memory that `quantized_matmul` needs on a GPU or
+/// the host. `shape` is (rows, outputs, inputs), `packing` is (bits, group), and `bytes` is the
+/// size of an element of x.
+#[pyfunction]
+fn quantized_scratch(shape: [usize; 3], packing: (u32, usize), bytes: usize, gpu: Option<usize>) -> PyResult<usize> {
+    let ([rows, outputs, inputs], (bits, group)) = (shape, packing);
+    let device = gpu.map_or(Ok(Device::cpu()), Device::gpu).map_err(failed)?;
+    let (product, result) = (Product { bits: bits_of(bits)?, group }, [rows, outputs]);
+    let tiles = match bytes {
+        4 => product.tiles::<f32>(device, result, inputs),
+        _ => product.tiles::<f16>(device, result, inputs),
+    };
+    Ok(tiles.scratch(result).iter().product())
+}
+
 fn product<T: Number>(
     py: Python<'_>,
     product: Product,
     stream: &Stream,
-    (x, codes, scales, y): (Tensor, Tensor, Tensor, Tensor),
+    (x, codes, scales, y, scratch): (Tensor, Tensor, Tensor, Tensor, Tensor),
 ) -> PyResult<()> {
     let (x, scales, mut y) = (x.matrix::<T>(stream)?, scales.array::<T, 2>(stream)?, y.matrix::<T>(stream)?);
     let tiles = product.tiles::<T>(stream.device(), y.shape(), x.shape()[1]);
-    let mut scratch = stream.device().zeros(tiles.scratch(y.shape())).map_err(failed)?;
+    let mut scratch = scratch.array::<f32, 1>(stream)?.into_shape(tiles.scratch(y.shape())).map_err(failed)?;
     let codes = words(codes, stream)?;
     let given = (x.view(), codes.view(), scales.view());
     py.detach(|| product.launch::<T>(tiles, stream, given, scratch.view_mut(), y.view_mut())).map_err(failed)
 }
 
 #[pyfunction]
-#[pyo3(signature = (x, codes, scales, y, outputs, bits, group, stream=None))]
+#[pyo3(signature = (x, codes, scales, y, scratch, outputs, bits, group, stream=None))]
 #[allow(clippy::too_many_arguments)]
 fn quantized_matmul(
     py: Python<'_>,
@@ -255,6 +272,7 @@ fn quantized_matmul(
     codes: Tensor,
     scales: Tensor,
     y: Tensor,
+    scratch: Tensor,
     outputs: usize,
     bits: u32,
     group: usize,
@@ -285,7 +303,7 @@ fn quantized_matmul(
         )));
     }
     let stream = stream_of(&x, stream)?;
-    by_number!(x.dtype(), T => product::<T>(py, Product { bits, group }, &stream, (x, codes, scales, y)))
+    by_number!(x.dtype(), T => product::<T>(py, Product { bits, group }, &stream, (x, codes, scales, y, scratch)))
 }
 
 #[pyfunction]

@@ -141,6 +141,17 @@ def test_quantized_products(bits, rows):
     np.testing.assert_allclose(quantized(x), x @ quantized.dequantize().T, atol=1e-4)
 
 
+@pytest.mark.parametrize("bits", [4, 8])
+def test_few_rows_are_multiplied_in_parts(bits):
+    from cutlet import _native
+
+    weight, x = random(40, 1500), random(2, 1500, seed=1)
+    quantized = cutlet.quantize(weight, bits, 64)
+    # Sums of parts of the inputs, in memory of the caller.
+    assert _native.quantized_scratch([2, 40, 1500], (bits, 64), 4, None) == 2 * 2 * 40
+    np.testing.assert_allclose(quantized(x), x @ quantized.dequantize().T, atol=1e-3)
+
+
 def blocks_of_q8_0(outputs, inputs):
     """Random bytes, and the weights that they are."""
     random = np.random.default_rng(3)

@@ -95,6 +95,15 @@ def test_compile_keeps_the_operators(device):
         torch.testing.assert_close(torch.compile(model, fullgraph=True)(x, weight), expected)
 
 
+def test_compile_of_the_first_call():
+    from cutlet import _native
+
+    # The operator is registered while torch traces the call.
+    fresh, x = cutlet.op("first_call", _native.softmax, namespace="cutlet_tests"), random(3, 20)
+    compiled = torch.compile(lambda x: fresh(x * 2) + 1, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), (x * 2).softmax(-1) + 1)
+
+
 @pytest.mark.skipif("cuda" not in DEVICES, reason="needs a GPU")
 def test_work_is_on_the_current_stream():
     stream = torch.cuda.Stream()
@@ -124,11 +133,46 @@ def test_launches_in_graphs_of_cuda():
     torch.testing.assert_close(y, x.softmax(-1))
 
 
+@pytest.mark.skipif("cuda" not in DEVICES, reason="needs a GPU")
+def test_all_functions_in_graphs_of_cuda():
+    for name, ours, args, _ in cases("cuda"):
+        args = tuple(x.detach() for x in args)
+        captured(name, ours, args)
+    # So few rows that the sums of the product have parts, in scratch memory.
+    quantized = cutlet.quantize(random(64, 4096, device="cuda"), 4, 32)
+    captured("parts", quantized, (random(2, 4096, device="cuda"),))
+
+
+def captured(name, ours, args):
+    """Captures a call in a graph, and replays it with other arguments."""
+    ours(*args)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = ours(*args)
+    for x in args:
+        x.mul_(0.5)
+    wanted = ours(*args)
+    graph.replay()
+    torch.testing.assert_close(y, wanted, msg=lambda text: f"{name}: {text}")
+
+
+@pytest.mark.skipif("torch.cuda.device_count() < 2", reason="needs two GPUs")
+def test_the_current_device_stays():
+    x = random(5, 30).to("cuda:1")
+    torch.cuda.set_device(0)
+    torch.testing.assert_close(cutlet.softmax(x), x.softmax(-1))
+    assert torch.empty(1, device="cuda").device.index == 0
+
+
 def test_other_libraries_give_the_same():
     host = random(5, 30).numpy()
     wanted = torch.from_numpy(host).softmax(-1).numpy()
     jax = pytest.importorskip("jax")
     np.testing.assert_allclose(np.asarray(cutlet.softmax(jax.numpy.asarray(host))), wanted, atol=1e-5)
+    quantized, x = cutlet.quantize(random(40, 1500).numpy(), 4, 64), random(2, 1500).numpy()
+    operands = (jax.numpy.asarray(array) for array in (x, quantized.codes, quantized.scales))
+    np.testing.assert_allclose(np.asarray(cutlet.quantized_matmul(*operands, 40, 4, 64)), quantized(x), atol=1e-3)
 
 
 def test_cupy():

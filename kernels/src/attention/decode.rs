@@ -15,7 +15,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, FloatMode, Hints, LoadOptions, Stream};
 
-use super::online::{Exponent, LEAST, Online};
+use super::online::{Exponent, MIN_SCORE, Online};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
@@ -227,7 +227,7 @@ pub(super) fn sum_of_groups(results: Tile<f32, 2>, logs: Tile<f32, 2>, groups: u
     let [rows, e] = results.shape();
     let m = rows / groups;
     let logs = logs.reshape([groups, m]);
-    let max = logs.reduce_max(0).max(LEAST);
+    let max = logs.reduce_max(0).max(MIN_SCORE);
     let weights = (logs - max).exp2();
     let total = weights.sum(0).max(f32::MIN_POSITIVE);
     let sum = (results.reshape([groups, m, e]) * (weights / total).reshape([groups, m, 1])).sum(0);
@@ -246,7 +246,7 @@ pub(super) fn sum_of_parts(
     let options = LoadOptions::new().padding(Padding::NegInf);
     let all = logs.load_with((batch, block, 0, 0), [1, 1, parts.next_power_of_two(), m], options);
     let all = all.reshape([parts.next_power_of_two(), m]);
-    let max = all.reduce_max(0).max(LEAST);
+    let max = all.reduce_max(0).max(MIN_SCORE);
     if is_invariant {
         // In the order of the parts: parts without keys, whose number the batch decides, add zeros.
         let start = (ct::zeros::<f32, 2>([m, e]), ct::zeros::<f32, 2>([m, 1]));

@@ -5,7 +5,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 /// Maximum of no scores. It is finite, so that a block without a visible key has weights of 0.
-pub const LEAST: f32 = -1e30;
+pub const MIN_SCORE: f32 = -1e30;
 
 /// State of `m` rows: weighted sums of values in `blocks` of columns, largest score, and sum of
 /// weights.
@@ -44,7 +44,7 @@ impl Online {
     /// Returns the state before the first key.
     pub fn new(m: usize, columns: usize, blocks: usize) -> Online {
         let sums = vec![ct::zeros([m, columns]); blocks];
-        Online { sums, max: ct::full([m, 1], LEAST), total: ct::zeros([m, 1]) }
+        Online { sums, max: ct::full([m, 1], MIN_SCORE), total: ct::zeros([m, 1]) }
     }
 
     /// Adds a block of keys. `products` returns the new sums from the weights and a function of the
@@ -66,7 +66,7 @@ impl Online {
     }
 
     /// Returns the results, and log₂ of the sums of exponentials. A row without a visible key has
-    /// zeros, and a logarithm of at most [`LEAST`] times the factor.
+    /// zeros, and a logarithm of at most [`MIN_SCORE`] times the factor.
     ///
     /// `sink` has scores, in powers of two, without a value: one for all rows or one for each.
     pub fn finish(self, exponent: Exponent, sink: Option<Tile<f32, 2>>) -> (Vec<Tile<f32, 2>>, Tile<f32, 2>) {

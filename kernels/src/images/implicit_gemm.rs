@@ -176,7 +176,7 @@ fn convolve_split<T: Number>(images: Vec<Array<T, 5>>, w: Array<T, 4>, sums: Arr
     let split = ct::bid(2) % splits;
     let sum = sum(&images, w, [n, r, c, group, j], split, &form);
     let tiles = ct::num_blocks(2) / splits;
-    sums.store([split * tiles + n, r, c, group, j], sum.reshape(tile));
+    sums.store((split * tiles + n, r, c, group, j), sum.reshape(tile));
 }
 
 /// Adds the sums of all splits in order. A tile is a part of a box.

@@ -123,9 +123,9 @@ pub fn qr<T: MatrixFloat>(
 
 /// Queues the least squares solutions: X with the least norm of A X - B in each column.
 ///
-/// `a` is (batch, m, n) of f32 or f64 with n ≤ m, `b` is (batch, m, columns), `x` is (batch, n,
-/// columns). n + columns is at most 128, and at most 64 if m is above 128. A matrix without full
-/// rank is not detected: its solution has infinities or NaN.
+/// `a` is (batch, m, n) of f32 or f64 with n ≤ m. The shape of `b` is (batch, m, columns), that
+/// of `x` is (batch, n, columns). The sum n + columns is at most 128, and at most 64 if m is above
+/// 128. A matrix without full rank is not detected: its solution has infinities or NaN.
 ///
 /// ```
 /// # use cutlet as ct;

@@ -2,10 +2,14 @@
 //! gradient.
 //!
 //! With the logarithm l of the sum of exponentials of a row of n logits x, the label y and the
-//! smoothing s, the loss is l - (1 - s) · x[y] - s · mean(x) + z · l². Its gradient is p · (1 + 2 z
-//! l) - s / n - (1 - s) · [j = y], with the softmax p. Loss and gradient are computed in one pass:
-//! the row is in registers, of one tile block or of the blocks of a cluster. Longer rows are read
-//! twice, with an online sum (Milakov and Gimelshein, 2018).
+//! smoothing s:
+//!
+//! * The loss is l - (1 - s) · x[y] - s · mean(x) + z · l².
+//! * The gradient is p · (1 + 2 z l) - s / n - (1 - s) · [j = y], with the softmax p.
+//!
+//! Loss and gradient are computed in one pass: the row is in registers, of one tile block or of the
+//! blocks of a cluster. Longer rows are read twice, with an online sum (Milakov and Gimelshein,
+//! 2018).
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -39,7 +39,7 @@ fn logits<T: Number>((x, w): (Array<T, 2>, Array<T, 2>), form: Form) -> Logits {
     let [tm, tn, tk] = form.tile;
     let at = ct::swizzle_2d(ct::bid(0), x.num_tiles(0, [tm, 1]), w.num_tiles(0, [tn, 1]), 8);
     let acc = ct::fold(..x.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
-        ct::mma(x.load([at[0], k], [tm, tk]), w.load([at[1], k], [tn, tk]).transpose(), acc)
+        ct::mma(x.load((at[0], k), [tm, tk]), w.load((at[1], k), [tn, tk]).transpose(), acc)
     });
     let (columns, words) = ((at[1] * tn + ct::arange(0..tn)).unsqueeze(0), w.extent(0));
     let logits = if form.padded { ct::select(columns.lt(words), acc, f32::NEG_INFINITY) } else { acc };
@@ -126,9 +126,9 @@ fn gradient<T: Number>(
 fn of_weights<T: Number>(a: Array<T, 2>, b: Array<T, 2>, c: ArrayMut<T, 2>, [tm, tn, tk]: [usize; 3]) {
     let [i, j] = ct::swizzle_2d(ct::bid(0), c.num_tiles(0, [tm, tn]), c.num_tiles(1, [tm, tn]), 8);
     let acc = ct::fold(..a.num_tiles(0, [tk, tm]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
-        ct::mma(a.load([k, i], [tk, tm]).transpose(), b.load([k, j], [tk, tn]), acc)
+        ct::mma(a.load((k, i), [tk, tm]).transpose(), b.load((k, j), [tk, tn]), acc)
     });
-    c.store([i, j], acc.cast::<T>());
+    c.store((i, j), acc.cast::<T>());
 }
 
 /// Adds a · b to the sums of the parts before, where `is_first` is false. The last part stores the
@@ -143,7 +143,7 @@ fn of_tokens<T: Number>(
     let [rows, columns] = [a.num_tiles(0, [tm, tk]), b.num_tiles(1, [tk, tn])];
     let at = ct::swizzle_2d(ct::bid(0), rows, columns, 8);
     let acc = ct::fold(..a.num_tiles(1, [tm, tk]), ct::zeros::<f32, 2>([tm, tn]), |acc, k| {
-        ct::mma(a.load([at[0], k], [tm, tk]), b.load([k, at[1]], [tk, tn]), acc)
+        ct::mma(a.load((at[0], k), [tm, tk]), b.load((k, at[1]), [tk, tn]), acc)
     });
     let acc = match sums {
         Some(sums) if !is_first => acc + sums.load(at, [tm, tn]),

@@ -1,9 +1,12 @@
 //! Gradients of the gated activations of experts, in the product with the second weights.
 //!
-//! A tile of the product of the gradients of tokens with the second weights of an expert is the
-//! gradient of the activation times its value, up to the weights of the pairs. The epilogue
-//! computes the gradients of both operands of the gate, the results of the gate for the gradients
-//! of the second weights, and those of the weights of the pairs.
+//! The gradients of tokens are multiplied with the second weights of an expert. Up to the weights
+//! of the pairs, the result is the gradient of the activation times its value. The epilogue
+//! computes from it:
+//!
+//! * the gradients of both operands of the gate;
+//! * the results of the gate, for the gradients of the second weights;
+//! * the gradients of the weights of the pairs.
 
 use cutlet as ct;
 use cutlet::prelude::*;

@@ -26,14 +26,14 @@ fn kernel<T: Number>(
         sum + weights.map_or(row, |weights| row * weights.load_scalar((token, slot)))
     };
     let sum = match slots {
-        ..=MOST_UNROLLED => (0..slots).fold(start, |sum, slot| add(sum, ct::scalar(slot as i32))),
+        ..=MAX_UNROLLED => (0..slots).fold(start, |sum, slot| add(sum, ct::scalar(slot as i32))),
         _ => ct::fold(..places.extent(1), start, add),
     };
     y.store((token, j), sum.cast::<T>());
 }
 
 /// Rows whose loads are in flight at the same time.
-const MOST_UNROLLED: usize = 16;
+const MAX_UNROLLED: usize = 16;
 
 #[track_caller]
 pub(super) fn launch<T: Number>(

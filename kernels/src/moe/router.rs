@@ -125,7 +125,7 @@ fn backward<T: Number>(
 }
 
 /// Largest number of experts: those of a tile.
-const MOST_EXPERTS: usize = 4096;
+const MAX_EXPERTS: usize = 4096;
 
 impl Router {
     #[track_caller]
@@ -134,7 +134,7 @@ impl Router {
         require(chosen == weights && chosen[0] == tokens && (1..=experts).contains(&taken), || {
             format!("logits of {:?}, chosen experts of {chosen:?}, weights of {weights:?}", [tokens, experts])
         })?;
-        require(experts <= MOST_EXPERTS, || format!("{experts} experts; the largest number is {MOST_EXPERTS}"))?;
+        require(experts <= MAX_EXPERTS, || format!("{experts} experts; the largest number is {MAX_EXPERTS}"))?;
         let width = experts.next_power_of_two();
         let tile = [(2048 / width).clamp(1, 16), width];
         Ok(Form { scores: self.scores, normalised: self.normalised, taken, tile })

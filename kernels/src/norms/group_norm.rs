@@ -182,7 +182,7 @@ fn backward<T: Number>(
         let [image, of_groups, i, j] = group.at(part);
         let of_part = [(x - mean) * scale * dy, dy].map(|tile| tile.sum(3));
         for (array, sum) in sums.into_iter().zip(of_part) {
-            array.store([image * form.parts[1] as i32 + j, of_groups, i], sum.reshape([1, 1, form.tile[0]]));
+            array.store((image * form.parts[1] as i32 + j, of_groups, i), sum.reshape([1, 1, form.tile[0]]));
         }
         // Weights outside of the group are zeros.
         let weight = group.of_channels(weight, part);

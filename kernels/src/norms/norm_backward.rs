@@ -1,7 +1,7 @@
 //! Gradients of RMS norm and layer norm over rows.
 //!
-//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)),
-//! and s · (g - mean(g) - n · mean(g n)) where the mean is subtracted. The factor s is the inverse
+//! With the normalised row n and g = dy · weight, the gradient of a row is s · (g - n · mean(g n)).
+//! If the mean is subtracted, it is s · (g - mean(g) - n · mean(g n)). The factor s is the inverse
 //! deviation.
 //!
 //! A tile block iterates over rows in registers, and keeps the sums of dy · n and dy for each
@@ -147,7 +147,7 @@ fn statistics<T: Number>(
     });
     let scale = (squares / count + epsilon).rsqrt();
     let all = ct::cat([mean, scale, level, along * scale / count], 3);
-    result.store([ct::bid(2), ct::bid(1), rows.row, ct::scalar(0)], all);
+    result.store((ct::bid(2), ct::bid(1), rows.row, ct::scalar(0)), all);
 }
 
 /// Rows and columns of a tile of the second pass.
@@ -171,7 +171,7 @@ fn columns<T: Number>(
         let at = [row[0], row[1], row[2], j];
         let [x, dy] = [x, dy].map(|array| array.load(at, shape).cast::<f32>());
         let zero = ct::scalar(0);
-        let of_rows = statistics.load([row[0], row[1], row[2], zero], [1, 1, TILE[0], STATISTICS]);
+        let of_rows = statistics.load((row[0], row[1], row[2], zero), [1, 1, TILE[0], STATISTICS]);
         let [mean, scale, level, along] = of_rows.split(3);
         let normal = if centered { (x - mean) * scale } else { x * scale };
         let weighted = dy * weight;

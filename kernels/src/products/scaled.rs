@@ -112,8 +112,8 @@ impl Float8 for f8e5m2 {}
 impl<E: Epilogue<f32>> Matmul<'_, Same, E> {
     /// Queues the product of operands with scales: c of shape (m, n) from a of (m, k) and b of (k,
     /// n). `rows` has the scales of 128 elements of a row of a, in the shape (k / 128, m).
-    /// `columns` has the scales of blocks of 128 x 128 of b, in the shape (k / 128, n / 128), or
-    /// those of 128 elements of a column, in the shape (k / 128, n). Quotients are rounded up.
+    /// `columns` has the scales of blocks of 128 x 128 of b, in the shape (k / 128, n / 128). With
+    /// the shape (k / 128, n), it has those of 128 elements of a column. Quotients are rounded up.
     ///
     /// Operands contiguous along the terms are fastest: b is then the transpose of an array of (n,
     /// k).

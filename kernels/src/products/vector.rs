@@ -119,7 +119,7 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
 
     fn load_rows(self, at: [Scalar<i32>; 2], [n, k]: [usize; 2]) -> Self::Loaded {
         let groups = [k / self.form.group, n];
-        let of_groups = |of: Array<S, 2>| of.load([at[1], at[0]], groups);
+        let of_groups = |of: Array<S, 2>| of.load((at[1], at[0]), groups);
         (self.codes.load(at, [n, k]), of_groups(self.scales), self.zeros.map(of_groups))
     }
 
@@ -142,7 +142,7 @@ impl<T: Number, F: Narrow, S: Element> OutputRows<T>
 
     fn load_fragments(self, at: [Scalar<i32>; 2], [n, k]: [usize; 2]) -> Option<(Tile<T, 2>, Tile<f32, 2>)> {
         let (groups, each) = (k / self.form.group, self.form.group / DEPTH);
-        let scales = self.scales.load([at[1], at[0]], [groups, n]).cast::<f32>();
+        let scales = self.scales.load((at[1], at[0]), [groups, n]).cast::<f32>();
         let scales = scales.reshape([groups, 1, n]).broadcast_to([groups, each, n]).reshape([groups * each, n]);
         Some((self.codes.load(at, [n, k]).cast::<T>(), scales))
     }

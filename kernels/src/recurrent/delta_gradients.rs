@@ -7,8 +7,8 @@
 //! 1. The chunks are prepared again, and the states S and the new values V' are kept.
 //! 2. From the last chunk on: dV' = scale Pᵀ dO + (e^(last G - G) K) H with the scores P, and H ←
 //!    e^(last G) H + scale (e^G Q)ᵀ dO + Wᵀ dV', where W = -T (β e^G K).
-//! 3. All chunks are independent. With R = Tᵀ dV', the gradient of V is β R, that of A is -R V'ᵀ
-//!    below the diagonal, that of P is scale dO V'ᵀ, and that of β e^G K is -R Sᵀ.
+//! 3. All chunks are independent. With R = Tᵀ dV', the gradient of V is β R. That of A is -R V'ᵀ
+//!    below the diagonal. That of P is scale dO V'ᵀ. That of β e^G K is -R Sᵀ.
 //! 4. Queries, and keys as rows, have e^G as a factor, keys as columns e^-G. So the gradient of G
 //!    is q · dq + k · (that of the row - that of the column). The last one also has the products of
 //!    H with the decayed state and with the added one. The sums of these from the end on are the
@@ -19,7 +19,7 @@ use cutlet::prelude::*;
 use cutlet::{DeviceView, DeviceViewMut, ScanOptions, Stream};
 
 use super::delta_chunks::{BLOCK, Chunks, Form, Inputs, is_level, level_decay, levels, prepare};
-use super::delta_rule::DeltaInputs;
+use super::delta_inputs::DeltaInputs;
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, Tokens, TokensMut, decays, initial, parts, store_last, tokens, tokens_mut,
     widest,

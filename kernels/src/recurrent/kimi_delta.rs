@@ -12,7 +12,8 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 
 use super::delta_chunks::{Chunks, Form, prepare};
 use super::delta_gradients::{DeltaGradients, queue_gradients};
-use super::delta_rule::{DeltaInputs, Step, queue_step};
+use super::delta_inputs::DeltaInputs;
+use super::delta_rule::{Step, queue_step};
 use super::tokens::{
     Extents, Packing, STEPS, Sequence, States, Tokens, TokensMut, initial, parts, store_last, tokens, tokens_mut,
     widest,

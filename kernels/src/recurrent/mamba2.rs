@@ -2,7 +2,7 @@
 //!
 //! A step of a head with the state S (states x channels): S ← e^(dt · a) S + dt · B xᵀ, and the
 //! result is Sᵀ C + d · x. Chunks of steps are computed together: with the sums G of dt · a within
-//! a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S, and the state becomes e^(last G) S +
+//! a chunk, the results are (C Bᵀ ∘ decays ∘ dt) X + e^G C S. The state becomes e^(last G) S +
 //! (e^(last G - G) dt B)ᵀ X. The sums of all chunks are computed first.
 
 use cutlet as ct;

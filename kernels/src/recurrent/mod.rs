@@ -18,6 +18,7 @@
 
 mod delta_chunks;
 mod delta_gradients;
+mod delta_inputs;
 mod delta_rule;
 mod kimi_delta;
 mod log_linear;
@@ -27,7 +28,8 @@ mod selective_scan;
 mod tokens;
 
 pub use delta_gradients::DeltaGradients;
-pub use delta_rule::{DeltaInputs, GatedDeltaRule};
+pub use delta_inputs::DeltaInputs;
+pub use delta_rule::GatedDeltaRule;
 pub use kimi_delta::KimiDelta;
 pub use log_linear::{LogLinearInputs, log_linear_attention};
 pub use mamba2::{Mamba2, Mamba2Inputs};

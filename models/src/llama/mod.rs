@@ -22,31 +22,26 @@ pub mod config;
 pub mod embed;
 pub mod layers;
 pub mod parallel;
+mod real;
 pub mod step;
+mod weight_kind;
 pub mod weights;
 
 use cutlet as ct;
 use cutlet::prelude::*;
-use cutlet::random::RandomFloat;
 use cutlet::{Device, DeviceArray};
-use cutlet_kernels::Number;
-use cutlet_kernels::products::Factor;
 
 pub use cache::Cache;
 pub use config::{Config, Product, Rope};
 pub use layers::{Activations, Early, Part, Plan};
 pub use parallel::{Method, Parallel};
+pub use real::Real;
 pub use step::{Decoding, Prompts};
-pub use weights::{Kind, Layer, Weight};
+pub use weight_kind::Kind;
+pub use weights::{Layer, Weight};
 
 use parallel::Shard;
 use weights::{Operand, Random};
-
-/// Element types of weights and activations: f32, bf16, f16.
-pub trait Real: Number + Factor<Value = f32> + RandomFloat {}
-impl Real for f32 {}
-impl Real for bf16 {}
-impl Real for f16 {}
 
 /// A decoder, or the part of a rank of a decoder on several devices. Weights are on a device.
 pub struct Llama<T> {

@@ -9,18 +9,7 @@ use cutlet_kernels::numbers::{Distribution, Rounded, Seed, fill_random, quantize
 use super::Real;
 use super::config::{Config, Product};
 use super::parallel::{Cut, Shard};
-
-/// Inputs that share a scale.
-pub const GROUP: usize = 128;
-
-/// Kind of the weights of products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Elements of the type of the activations.
-    Plain,
-    /// Codes of 4 bits and scales.
-    Packed,
-}
+pub use super::weight_kind::{GROUP, Kind};
 
 /// Weights of a product, of shape (outputs, inputs).
 pub struct Weight<T> {

@@ -16,6 +16,7 @@
 pub mod attention;
 pub mod embed;
 pub mod linear;
+mod parameters;
 pub mod pool;
 mod tokenizer;
 mod weights;
@@ -27,34 +28,9 @@ use cutlet::{Device, DeviceArray, DeviceView, DeviceViewMut, Stream};
 use cutlet_kernels::{Number, layer_norm};
 
 use linear::Epilogue;
+use parameters::{Linear, Norm};
 pub use tokenizer::Tokenizer;
 use weights::Weights;
-
-/// Weight and bias of a product: (outputs, inputs) and (outputs).
-struct Linear<T> {
-    weight: DeviceArray<T, 2>,
-    bias: DeviceArray<T, 1>,
-}
-ct::impl_graph_resource!(impl<T: Number> Linear<T> { weight, bias });
-
-impl<T: Number> Linear<T> {
-    fn launch(
-        &self,
-        stream: &Stream,
-        x: &DeviceArray<T, 2>,
-        epilogue: Epilogue<T>,
-        y: &mut DeviceArray<T, 2>,
-    ) -> ct::Result<()> {
-        linear::linear(stream, x.view(), self.weight.view(), self.bias.view(), epilogue, y.view_mut())
-    }
-}
-
-/// Weight and bias of a layer norm.
-struct Norm<T> {
-    weight: DeviceArray<T, 1>,
-    bias: DeviceArray<T, 1>,
-}
-ct::impl_graph_resource!(impl<T: Number> Norm<T> { weight, bias });
 
 struct Layer<T> {
     /// Queries, keys and values, one after another along the outputs.

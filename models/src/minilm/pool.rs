@@ -6,7 +6,7 @@ use cutlet::{DeviceView, DeviceViewMut, Stream};
 use cutlet_kernels::Number;
 
 /// Norms below this one count as this one, as in torch's `normalize`.
-const LEAST_NORM: f32 = 1e-12;
+const MIN_NORM: f32 = 1e-12;
 
 fn kernel<T: Number>(x: Array<T, 3>, lengths: Array<i32, 1>, y: ArrayMut<f32, 2>, [rows, columns]: [usize; 2]) {
     let sentence = ct::bid(0);
@@ -17,7 +17,7 @@ fn kernel<T: Number>(x: Array<T, 3>, lengths: Array<i32, 1>, y: ArrayMut<f32, 2>
         sum + ct::select(inside, x, 0.0).sum(0)
     });
     let mean = sum / length.cast::<f32>();
-    let norm = (mean * mean).sum(1).sqrt().max(LEAST_NORM);
+    let norm = (mean * mean).sum(1).sqrt().max(MIN_NORM);
     y.store((sentence, 0), mean / norm);
 }
 

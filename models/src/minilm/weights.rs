@@ -8,7 +8,7 @@ use cutlet::{Device, DeviceArray};
 use cutlet_kernels::Number;
 use safetensors::{Dtype, SafeTensors};
 
-use super::{Linear, Norm};
+use super::parameters::{Linear, Norm};
 
 /// A file and the device of its copies.
 pub struct Weights<'a> {

@@ -2,20 +2,22 @@
 //!
 //! [`compile`] and the functions for tools and tests run the same stages:
 //! 1. `prepare`: ops without instructions are expanded;
-//! 2. `Strategy::candidates`: the strategies for planning the kernel, the preferred one first;
-//! 3. `plan`: data partitions, extents in powers of two, plan search, layouts; schedule, and its
-//!    verification in debug builds;
-//! 4. `lower`: instructions, text.
+//! 2. `Candidates::new`: the strategies for planning the kernel, the preferred one first;
+//! 3. `Candidates::next_plan`: data partitions, extents in powers of two, plan search, layouts;
+//! 4. `PlannedKernel::scheduled`: the schedule, verified after each of its passes in debug builds;
+//! 5. `lower::lower`: instructions;
+//! 6. `lower::emit`: the text.
 //!
-//! A strategy is rejected if `plan` or `lower` fails. [`first_accepted`] keeps the reasons, and
-//! remarks print them.
+//! A strategy is rejected if a stage fails. [`Candidates`] keeps the reasons, and remarks print
+//! them.
 
 use std::borrow::Cow;
 
 use super::cost::{CostInput, LaunchInfo, weights};
 use super::plan::kernel_plan::Plan;
-use super::plan::planned_kernel::PlannedKernel;
+use super::plan::planned_kernel::{PlannedKernel, Verification};
 use super::plan::{num_warps, plan_search};
+use super::remarks::CodeRemarks;
 #[cfg(any(test, feature = "_suite"))]
 use super::schedule::{KernelInfo, Schedule};
 #[cfg(any(test, feature = "_suite"))]
@@ -36,19 +38,22 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 /// place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let module = prepare(module, options);
-    let accepted = first_accepted(&module, target, options, &mut |plan| {
-        let name = symbol(&plan.entry().name);
-        let inference = plan.layouts.of(&plan.module);
-        let kernel = PlannedKernel::new(&plan.module, &plan.module.entries[0], inference, &plan.options, true);
-        lower::lower(kernel, &plan.module.entries[0], &name, &plan.options)
-    })?;
-    let (why_whole, why_direct) = (accepted.why_not_partitioned(options), accepted.why_no_tma(options));
-    let mut compiled = accepted.result;
-    compiled.remarks.data_partition_rejected = why_whole;
-    compiled.remarks.tma_rejected = why_direct;
-    compiled.remarks.plans_considered = accepted.considered;
-    compiled.remarks.fast_float_mode = fast_float_mode(&module, target, options);
-    Ok(compiled)
+    let mut candidates = Candidates::new(&module, target, options)?;
+    while let Some(plan) = candidates.next_plan() {
+        let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
+        let name = symbol(&entry.name);
+        let kernel = PlannedKernel::scheduled(planned, plan.layouts, &plan.options, Verification::EachPass);
+        let lowering = lower::lower(kernel, entry, &name);
+        match lower::emit(lowering, entry, &name, &plan.options) {
+            Ok(mut compiled) => {
+                candidates.explain(&mut compiled.remarks);
+                compiled.remarks.fast_float_mode = fast_float_mode(&module, target, options);
+                return Ok(compiled);
+            }
+            Err(problems) => candidates.reject(problems),
+        }
+    }
+    Err(candidates.into_error())
 }
 
 /// Minimum gain of the fast float mode that a remark states.
@@ -67,8 +72,8 @@ fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) ->
         let cost = &mut |input: &CostInput<'_, '_>| input.cost(weights(target)).map(|cost| cost.cycles_per_block());
         with_plan(module, target, &options, LaunchInfo::default(), cost).ok().flatten()
     };
-    let (usual, fast) = (cycles(module)?, cycles(&relaxed)?);
-    let gain = 1.0 - fast / usual;
+    let (full, fast) = (cycles(module)?, cycles(&relaxed)?);
+    let gain = 1.0 - fast / full;
     (gain >= MIN_FAST_GAIN).then(|| {
         let percent = 100.0 * gain;
         format!("{percent:.0} % less time with `ct::with_mode(FloatMode::fast(), ..)`, which changes rounding and subnormal numbers")
@@ -87,16 +92,18 @@ pub(crate) fn with_plan<T>(
     launched: LaunchInfo<'_>,
     inspect: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
-    let accepted = first_accepted(&prepare(module, options), target, options, &mut |plan| {
-        let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
-        let kernel = PlannedKernel::new(&plan.module, &plan.module.entries[0], inference, &plan.options, false);
-        if !kernel.errors.is_empty() {
-            return Err(kernel.errors);
+    let module = prepare(module, options);
+    let mut candidates = Candidates::new(&module, target, options)?;
+    while let Some(plan) = candidates.next_plan() {
+        let body = plan.entry().body;
+        let kernel = PlannedKernel::scheduled(&plan.module, plan.layouts, &plan.options, Verification::Off);
+        if kernel.errors.is_empty() {
+            let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
+            return Ok(inspect(&CostInput { context, body, schedule, blocks, launched }));
         }
-        let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
-        Ok(inspect(&CostInput { context, body, schedule, blocks, launched }))
-    });
-    accepted.map(|accepted| accepted.result)
+        candidates.reject(kernel.errors);
+    }
+    Err(candidates.into_error())
 }
 
 /// A schedule, with the kernel that it belongs to.
@@ -124,17 +131,18 @@ pub(crate) fn with_schedule<T>(
     inspect: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
-    let accepted = first_accepted(&module, target, options, &mut |plan| {
-        let (body, inference) = (plan.entry().body, plan.layouts.of(&plan.module));
-        let kernel = PlannedKernel::new(&plan.module, &plan.module.entries[0], inference, &plan.options, true);
-        let lowering = lower::lowered(kernel, &plan.module.entries[0], "kernel");
-        if !lowering.problems().is_empty() {
-            return Err(lowering.problems().to_vec());
+    let mut candidates = Candidates::new(&module, target, options)?;
+    while let Some(plan) = candidates.next_plan() {
+        let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
+        let kernel = PlannedKernel::scheduled(planned, plan.layouts, &plan.options, Verification::EachPass);
+        let lowering = lower::lower(kernel, entry, "kernel");
+        if lowering.problems().is_empty() {
+            let (context, maps) = (lowering.context(), lowering.maps());
+            return Ok(inspect(&Scheduled { context, body: entry.body, schedule: lowering.schedule(), maps }));
         }
-        let (context, maps) = (lowering.context(), lowering.maps());
-        Ok(inspect(&Scheduled { context, body, schedule: lowering.schedule(), maps }))
-    });
-    accepted.map(|accepted| accepted.result)
+        candidates.reject(lowering.problems().to_vec());
+    }
+    Err(candidates.into_error())
 }
 
 /// Expands ops that no instructions are selected for, strips the semantics of inline PTX, and
@@ -204,52 +212,94 @@ impl Strategy {
     }
 }
 
-/// The result of the first strategy that no stage rejects.
-struct Accepted<T> {
-    result: T,
-    strategy: Strategy,
-    /// The plan search has selected direct accesses.
-    tma_deselected: bool,
+/// The plans of a kernel, one for each strategy, and the reasons against those that a stage
+/// rejects.
+struct Candidates<'a> {
+    module: &'a Module,
+    target: Target,
+    options: &'a CompileOptions,
+    strategies: std::vec::IntoIter<Strategy>,
+    /// The strategy and the options of the last plan.
+    last: Option<(Strategy, CompileOptions)>,
     /// The candidates of the plan search, one line each.
     considered: Vec<String>,
-    /// The strategies before it, each with the reason of its rejection.
+    /// The rejected strategies, each with the reason of its rejection.
     rejected: Vec<(Strategy, Vec<Diagnostic>)>,
 }
 
-/// Tries the strategies in order: plans the kernel, and accepts the first plan for which `accept`
-/// has no problems.
-fn first_accepted<T>(
-    module: &Module,
-    target: Target,
-    options: &CompileOptions,
-    accept: &mut dyn FnMut(Plan<'_>) -> StageResult<T>,
-) -> Result<Accepted<T>> {
-    if module.entries.len() != 1 {
-        let message = format!("a module of one entry is needed, not of {}", module.entries.len());
-        return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
+impl<'a> Candidates<'a> {
+    /// Returns the candidates for a module of one entry.
+    fn new(module: &'a Module, target: Target, options: &'a CompileOptions) -> Result<Candidates<'a>> {
+        if module.entries.len() != 1 {
+            let message = format!("a module of one entry is needed, not of {}", module.entries.len());
+            return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
+        }
+        let strategies = Strategy::candidates(module, options).into_iter();
+        Ok(Candidates { module, target, options, strategies, last: None, considered: Vec::new(), rejected: Vec::new() })
     }
-    let (mut rejected, mut considered, mut last) = (Vec::new(), Vec::new(), None);
-    for strategy in Strategy::candidates(module, options) {
-        let plan = match plan(module, target, options, strategy, &mut considered) {
-            Ok(plan) => plan,
-            Err(problems) => {
-                rejected.push((strategy, problems));
-                continue;
+
+    /// Plans the kernel by the next strategy that has a plan.
+    fn next_plan(&mut self) -> Option<Plan<'a>> {
+        loop {
+            let strategy = self.strategies.next()?;
+            let plan = match plan(self.module, self.target, self.options, strategy, &mut self.considered) {
+                Ok(plan) => plan,
+                Err(problems) => {
+                    self.rejected.push((strategy, problems));
+                    continue;
+                }
+            };
+            // The search may select the default plan, which is rejected only once.
+            let is_same = |&(last, options): &(Strategy, CompileOptions)| {
+                last.data_partitions == strategy.data_partitions && options == plan.options
+            };
+            if strategy.search || !self.last.as_ref().is_some_and(is_same) {
+                self.last = Some((strategy, plan.options));
+                return Some(plan);
             }
-        };
-        // The search may select the default plan, which is rejected only once.
-        let this = Some((strategy.data_partitions, plan.options));
-        if !strategy.search && this == last {
-            continue;
-        }
-        last = this;
-        let tma_deselected = strategy.tma && !plan.options.tma;
-        match accept(plan) {
-            Ok(result) => return Ok(Accepted { result, strategy, tma_deselected, considered, rejected }),
-            Err(problems) => rejected.push((strategy, problems)),
         }
     }
-    Err(Error::Unsupported(rejected.pop().map(|(_, problems)| problems).unwrap_or_default()))
+
+    /// Records the reasons against the last plan.
+    fn reject(&mut self, problems: Vec<Diagnostic>) {
+        self.rejected.extend(self.last.map(|(strategy, _)| (strategy, problems)));
+    }
+
+    /// Returns the error of a kernel without an accepted plan.
+    fn into_error(mut self) -> Error {
+        Error::Unsupported(self.rejected.pop().map(|(_, problems)| problems).unwrap_or_default())
+    }
+
+    /// Adds to the remarks of the last plan why it was selected.
+    fn explain(self, remarks: &mut CodeRemarks) {
+        remarks.data_partition_rejected = self.why_not_partitioned();
+        remarks.tma_rejected = self.why_no_tma();
+        remarks.plans_considered = self.considered;
+    }
+
+    /// The reason why no tile is divided, if the options request a number of warps.
+    fn why_not_partitioned(&self) -> Option<String> {
+        let is_divided = |strategy: &Strategy| strategy.data_partitions > 1;
+        self.options.num_warps?;
+        (!is_divided(&self.last?.0)).then(|| self.reason(is_divided))?
+    }
+
+    /// The reason why the kernel uses neither TMA nor warp specialization, if the options allow
+    /// them.
+    fn why_no_tma(&self) -> Option<String> {
+        let (strategy, options) = self.last?;
+        if strategy.tma && !options.tma {
+            return Some("by the cost model copies by threads take less time".to_owned());
+        }
+        (self.options.tma && !strategy.tma)
+            .then(|| self.reason(|strategy| strategy.tma && strategy.data_partitions == 1))?
+    }
+
+    /// The first problem of the last rejected strategy of a kind.
+    fn reason(&self, is_of_kind: impl Fn(&Strategy) -> bool) -> Option<String> {
+        let (_, problems) = self.rejected.iter().rev().find(|(strategy, _)| is_of_kind(strategy))?;
+        problems.first().map(ToString::to_string)
+    }
 }
 
 /// Plans a kernel by a strategy. `considered` receives the candidates of a plan search.
@@ -281,31 +331,6 @@ fn partition_data(module: &Module, target: Target, data_partitions: u32) -> Stag
         return Err(vec![Diagnostic::new(message, None)]);
     }
     pass::data_partition::run(module, data_partitions).map(Cow::Owned).map_err(|problem| vec![problem])
-}
-
-impl<T> Accepted<T> {
-    /// The reason why no tile is divided, if the options request a number of warps.
-    fn why_not_partitioned(&self, options: &CompileOptions) -> Option<String> {
-        let is_divided = |strategy: &Strategy| strategy.data_partitions > 1;
-        options.num_warps?;
-        (!is_divided(&self.strategy)).then(|| self.reason(is_divided))?
-    }
-
-    /// The reason why the kernel uses neither TMA nor warp specialization, if the options allow
-    /// them.
-    fn why_no_tma(&self, options: &CompileOptions) -> Option<String> {
-        if self.tma_deselected {
-            return Some("by the cost model copies by threads take less time".to_owned());
-        }
-        (options.tma && !self.strategy.tma)
-            .then(|| self.reason(|strategy| strategy.tma && strategy.data_partitions == 1))?
-    }
-
-    /// The first problem of the last rejected strategy of a kind.
-    fn reason(&self, is_of_kind: impl Fn(&Strategy) -> bool) -> Option<String> {
-        let (_, problems) = self.rejected.iter().rev().find(|(strategy, _)| is_of_kind(strategy))?;
-        problems.first().map(ToString::to_string)
-    }
 }
 
 /// A module after every rewriting that precedes instruction selection, wherever it applies. It

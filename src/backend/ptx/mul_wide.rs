@@ -59,14 +59,14 @@ pub fn merge(function: &mut Function) {
         let Line::Inst(product) = &mut function.lines[first] else { unreachable!("a half is an instruction") };
         product.op = Opcode::Int(IntOp::MulWide, ty);
         product.dsts = vec![whole.into()];
-        let apart = Inst {
+        let split = Inst {
             guard: None,
             op: Opcode::Mov(Ty::B64),
             dsts: vec![Arg::Vector([low, high].map(|reg| reg.as_class(RegClass::B32).into()).to_vec())],
             srcs: vec![whole.into()],
             place: product.place,
         };
-        function.lines[second] = Line::Inst(apart);
+        function.lines[second] = Line::Inst(split);
     }
     // The merged multiplication provides both halves at once: the first half may be read before the
     // line of the second one.
@@ -182,9 +182,9 @@ mod tests {
         b.ret();
         let mut function = b.finish();
         merge(&mut function);
-        let count = |wanted: IntOp| {
+        let count = |required: IntOp| {
             let is_one =
-                |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Int(op, _), .. }) if *op == wanted);
+                |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Int(op, _), .. }) if *op == required);
             function.lines.iter().filter(is_one).count()
         };
         [IntOp::MulLo, IntOp::MulHi, IntOp::MulWide].map(count)
@@ -212,11 +212,11 @@ mod tests {
         b.ret();
         let mut function = b.finish();
         merge(&mut function);
-        let place = |wanted: Operand, written: bool| {
+        let place = |required: Operand, written: bool| {
             let mentions = |line: &Line| {
                 let mut found = false;
                 if let Line::Inst(inst) = line {
-                    inst.registers(&mut |reg, w| found |= w == written && Operand::Reg(reg) == wanted);
+                    inst.registers(&mut |reg, w| found |= w == written && Operand::Reg(reg) == required);
                 }
                 found
             };
@@ -254,13 +254,13 @@ mod tests {
             b.mul(Ty::S32, x, 5);
         };
         assert_eq!(kinds(of_others), [1, 1, 0]);
-        let behind_a_label = |b: &mut Builder, x: Operand| {
+        let after_a_label = |b: &mut Builder, x: Operand| {
             b.mul_hi(Ty::U32, x, 3);
             let label = b.new_label();
             b.place(label);
             b.mul(Ty::S32, x, 3);
         };
-        assert_eq!(kinds(behind_a_label), [1, 1, 0]);
+        assert_eq!(kinds(after_a_label), [1, 1, 0]);
         let of_a_variable = |b: &mut Builder, x: Operand| {
             let variable = b.copy(x, RegClass::B32);
             b.mul_hi(Ty::U32, variable, 3);
@@ -268,13 +268,13 @@ mod tests {
             b.mul(Ty::S32, variable, 3);
         };
         assert_eq!(kinds(of_a_variable), [1, 1, 0]);
-        let far_away = |b: &mut Builder, x: Operand| {
+        let distant = |b: &mut Builder, x: Operand| {
             let x = b.add(Ty::U32, x, 1);
             b.mul_hi(Ty::U32, x, 3);
             let sum = (0..REACH as i32).fold(x, |sum, n| b.xor(Ty::B32, sum, n + 1));
             b.mul(Ty::S32, x, 3);
             b.add(Ty::U32, x, sum);
         };
-        assert_eq!(kinds(far_away), [1, 1, 0]);
+        assert_eq!(kinds(distant), [1, 1, 0]);
     }
 }

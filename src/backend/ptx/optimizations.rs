@@ -102,6 +102,7 @@ registry! {
     VectorAtomics, "vector_atomics", "lower/memory/atomic", "Vector atomic additions (sm_90).";
     PackedHalves, "packed_halves", "lower/state/elementwise", "Two f16 or bf16 elements per instruction.";
     MinMax3, "minmax3", "lower/compute/minmax3", "Float min and max reductions by three-input integer instructions.";
+    SharedDivisor, "shared_divisor", "lower/state/elementwise", "One reciprocal for the divisions of a thread by one number.";
     // A normal number by Philox: 34 instead of 30 instructions without it.
     MulWide, "mul_wide", "lower/driver", "One `mul.wide` for both halves of a product.";
     MinBlocks, "min_blocks", "lower/driver", "A register limit by the number of CTAs that fit on an SM.";

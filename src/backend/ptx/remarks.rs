@@ -1,4 +1,4 @@
-//! Compilation remarks: data paths of tiles, instructions of matrix products, and register use of a
+//! Compilation remarks: data paths of tiles, instructions of MMAs, and register use of a
 //! kernel.
 //!
 //! Lowering adds them op by op. No pass reads them.
@@ -66,7 +66,7 @@ pub struct Access {
     pub direct_reason: Option<String>,
 }
 
-/// A matrix product.
+/// An MMA of the module, with its instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {
     /// The user's place.
@@ -94,7 +94,7 @@ pub struct CodeRemarks {
     pub data_partitions: Option<u32>,
     /// Reason against the data partitions that the requested number of warps implies.
     pub data_partition_rejected: Option<String>,
-    /// Missed loop hints, and loops with matrix products and without a producer: place
+    /// Missed loop hints, and loops with MMAs and without a producer: place
     /// and reason.
     pub missed_loop_hints: Vec<(Option<Location>, String)>,
     /// Considered plans, one line each: cost, and difference from the selected plan.
@@ -140,7 +140,7 @@ impl CodeRemarks {
         self.accesses.iter().map(|(_, access)| access)
     }
 
-    /// Matrix products in the order in which they were lowered.
+    /// MMAs in the order in which they were lowered.
     pub fn products(&self) -> impl Iterator<Item = &Product> {
         self.products.iter().map(|(_, product)| product)
     }
@@ -188,7 +188,7 @@ impl CodeRemarks {
         ))
     }
 
-    /// Adds the instructions of a matrix product: those of `lines` that multiply matrices.
+    /// Adds the instructions of an MMA: those of `lines` that multiply matrices.
     /// `shapes`: extents of the operands and the result.
     pub(super) fn product(&mut self, module: &Module, id: OpId, shapes: [Vec<i64>; 3], lines: &[Line]) {
         if self.products.iter().any(|(known, _)| *known == id) {

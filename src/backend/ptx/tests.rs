@@ -342,7 +342,7 @@ pub fn matmul(elem: DType, acc: DType, tile: [i64; 3]) -> Module {
     matmul_into(elem, acc, acc, tile)
 }
 
-/// Returns a product of tiles, 64 along k. If the result has a type of its own, the trip count is a
+/// Returns an MMA of tiles, 64 along k. If the result has a type of its own, the trip count is a
 /// parameter.
 fn matmul_into(elem: DType, acc: DType, out: DType, tile: [i64; 3]) -> Module {
     matmul_with(elem, acc, out, tile, &|_, sums| sums)

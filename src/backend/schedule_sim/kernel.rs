@@ -44,8 +44,8 @@ impl<'a> Kernel<'a> {
         params: &'a [ParamWord],
     ) -> Kernel<'a> {
         let info = scheduled.context;
-        let mut meets = FxHashMap::default();
-        info.module.walk(scheduled.body, &mut |id| drop(meets.insert(id, ordering_effect_of(info, id))));
+        let mut ordering_effects = FxHashMap::default();
+        info.module.walk(scheduled.body, &mut |id| drop(ordering_effects.insert(id, ordering_effect_of(info, id))));
         let Scheduled { body, schedule, .. } = *scheduled;
         let groups = warp_groups::count(info, body, schedule);
         Kernel {
@@ -57,7 +57,7 @@ impl<'a> Kernel<'a> {
             memory,
             grid,
             params,
-            ordering_effect: meets,
+            ordering_effect: ordering_effects,
             groups,
         }
     }

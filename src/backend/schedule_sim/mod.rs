@@ -67,7 +67,7 @@ impl ScheduleSimulator<'_> {
         params: &[ParamWord],
         then: &mut dyn FnMut(&ScheduleSimulator<'_>) -> Result<()>,
     ) -> Result<()> {
-        let mut look = |scheduled: &Scheduled<'_>| {
+        let mut simulate = |scheduled: &Scheduled<'_>| {
             // For arrays without a tensor map, the launch has another kernel.
             if scheduled.maps.iter().any(|map| map.resolve(params).is_none()) {
                 return Ok(false);
@@ -75,8 +75,8 @@ impl ScheduleSimulator<'_> {
             then(&ScheduleSimulator { scheduled })?;
             Ok(true)
         };
-        if !with_schedule(module, target, options, &mut look)?? {
-            with_schedule(module, target, &CompileOptions { tma: false, ..*options }, &mut look)??;
+        if !with_schedule(module, target, options, &mut simulate)?? {
+            with_schedule(module, target, &CompileOptions { tma: false, ..*options }, &mut simulate)??;
         }
         Ok(())
     }
@@ -123,11 +123,11 @@ impl ScheduleSimulator<'_> {
         let before = memory.contents();
         let text = std::sync::Mutex::new(String::new());
         let print = |part: &str| text.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_str(part);
-        let wanted = program.run(grid, params, memory, &RunOptions::default().sequential().print(&print));
+        let expected = program.run(grid, params, memory, &RunOptions::default().sequential().print(&print));
         let (text, after) = (text.into_inner().unwrap_or_default(), memory.contents());
         for &seed in orders {
             memory.restore(&before);
-            match (self.run(grid, params, memory, seed), &wanted) {
+            match (self.run(grid, params, memory, seed), &expected) {
                 (Err(error), Ok(())) => return Err(error),
                 (Ok(_), Err(error)) => {
                     return Err(self.differs(seed, format!("nothing is wrong, where there should be: {error}")));
@@ -146,7 +146,7 @@ impl ScheduleSimulator<'_> {
                 }
             }
         }
-        wanted
+        expected
     }
 
     /// Executes the kernel in all interleavings, if they have at most `limit` states, else in these
@@ -168,7 +168,7 @@ impl ScheduleSimulator<'_> {
             let text = std::sync::Mutex::new(String::new());
             let print = |part: &str| text.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_str(part);
             program.run(grid, params, memory, &RunOptions::default().sequential().print(&print))?;
-            let (text, wanted) = (text.into_inner().unwrap_or_default(), memory.contents());
+            let (text, expected) = (text.into_inner().unwrap_or_default(), memory.contents());
             memory.restore(&before);
             let program = program.in_any_order();
             let kernel = Kernel::new(self.scheduled, &program, memory, grid, params);
@@ -177,7 +177,7 @@ impl ScheduleSimulator<'_> {
             let printed: Option<String> = printed.collect::<Result<_>>()?;
             states = explorer.states.min(limit);
             if let Some(printed) = printed {
-                return match difference(&memory.contents(), &wanted) {
+                return match difference(&memory.contents(), &expected) {
                     None if printed == text => Ok(Explored::Exhaustive { states }),
                     None => Err(self.differs(0, format!("prints `{printed}` instead of `{text}`"))),
                     Some((region, byte)) => {
@@ -248,7 +248,7 @@ fn blocks(grid: [u32; 3]) -> impl Iterator<Item = [u32; 3]> {
 }
 
 /// Returns list and position of the first byte that differs.
-fn difference(got: &[Vec<u8>], wanted: &[Vec<u8>]) -> Option<(usize, usize)> {
-    let mut lists = got.iter().zip(wanted).enumerate();
-    lists.find_map(|(list, (got, wanted))| Some((list, got.iter().zip(wanted).position(|(a, b)| a != b)?)))
+fn difference(got: &[Vec<u8>], expected: &[Vec<u8>]) -> Option<(usize, usize)> {
+    let mut lists = got.iter().zip(expected).enumerate();
+    lists.find_map(|(list, (got, expected))| Some((list, got.iter().zip(expected).position(|(a, b)| a != b)?)))
 }

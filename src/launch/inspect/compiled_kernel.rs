@@ -65,7 +65,7 @@ impl RefUnwindSafe for Held {}
 /// let device = ct::Device::cpu();
 /// let mut y = device.zeros::<i32, 1>([16])?;
 /// let seed = 7;
-/// let fill = move |y: ct::ArrayMut<i32, 1>| y.store([ct::bid(0)], ct::full::<i32, 1>([8], seed));
+/// let fill = move |y: ct::ArrayMut<i32, 1>| y.store(ct::bid(0), ct::full::<i32, 1>([8], seed));
 /// let compiled = ct::compile(fill, (&mut y,))?;
 /// compiled.launch(2, (&mut y,))?;
 /// assert_eq!(y.to_vec()?, [7; 16]);
@@ -275,7 +275,7 @@ impl<Args> CompiledKernel<Args> {
     /// use cutlet as ct;
     ///
     /// fn fill(y: ct::ArrayMut<i32, 1>) {
-    ///     y.store([ct::bid(0)], ct::full::<i32, 1>([8], 7));
+    ///     y.store(ct::bid(0), ct::full::<i32, 1>([8], 7));
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;

@@ -91,7 +91,7 @@ impl Remarks {
     /// use cutlet as ct;
     ///
     /// fn fill(y: ct::ArrayMut<i32, 1>) {
-    ///     y.store([ct::bid(0)], ct::full::<i32, 1>([8], 7));
+    ///     y.store(ct::bid(0), ct::full::<i32, 1>([8], 7));
     /// }
     ///
     /// let mut y = ct::Device::cpu().zeros::<i32, 1>([16])?;

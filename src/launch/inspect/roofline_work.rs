@@ -17,8 +17,8 @@ impl Launch<'_> {
     /// use cutlet as ct;
     ///
     /// fn double(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-    ///     let tile = x.load([ct::bid(0)], [16]);
-    ///     y.store([ct::bid(0)], tile + tile);
+    ///     let tile = x.load(ct::bid(0), [16]);
+    ///     y.store(ct::bid(0), tile + tile);
     /// }
     ///
     /// let x = ct::ArraySpec::<f32, 1>::new([64]);

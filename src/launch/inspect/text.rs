@@ -33,7 +33,7 @@ use crate::target::Target;
 /// use cutlet as ct;
 ///
 /// fn copy(x: ct::Array<f32, 1>, y: ct::ArrayMut<f32, 1>) {
-///     y.store([ct::bid(0)], x.load([ct::bid(0)], [128]));
+///     y.store(ct::bid(0), x.load(ct::bid(0), [128]));
 /// }
 ///
 /// let x = ct::ArraySpec::<f32, 1>::new([1 << 20]);

@@ -55,8 +55,10 @@ macro_rules! example {
 }
 
 /// The methods with results of one type. `$target` has its generics, the type, and for [`method`]:
-/// `unsafe`, the generics and index of a method, the type and rank of values; the place, notes and
-/// contract of the documentation; the call of the example, its first operands and its end.
+///
+/// * `unsafe`, the generics and index of a method, the type and rank of values;
+/// * the place, notes and contract of the documentation;
+/// * the call of the example, its first operands and its end.
 macro_rules! methods {
     (([$($generics:tt)*] $ty:ty, $details:tt) $($row:tt)+) => {
         impl<T: ByteSized, $($generics)*> $ty {
@@ -237,8 +239,8 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
         let (place, tile) = (caller_location(), tile.stored());
         record(|t| {
             let (shape, access) = (t.shape(tile), Access::default());
-            let visit = self.visit(place, name, &shape, &access, None);
-            t.atomic_store(&visit, &index.components(), (op, T::SIGNED), tile);
+            let tile_access = self.tile_access(place, name, &shape, &access, None);
+            t.atomic_store(&tile_access, &index.components(), (op, T::SIGNED), tile);
         });
     }
 }
@@ -247,8 +249,8 @@ impl<T: ByteSized, const R: usize> TiledView<ArrayMut<T, R>, R> {
     #[track_caller]
     fn atomic_store(self, name: &'static str, op: AtomicOp, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
         let tile = full(self.shape, tile);
-        self.visit(name, self.stores, None, |t, visit| {
-            t.atomic_store(visit, &index.components(), (op, T::SIGNED), tile.raw());
+        self.tile_access(name, self.stores, None, |t, tile_access| {
+            t.atomic_store(tile_access, &index.components(), (op, T::SIGNED), tile.raw());
         });
     }
 }

@@ -8,7 +8,7 @@ use super::atomic_rmw::{Atomic, AtomicOp};
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, MemOrder, MemScope, Opcode, Type};
 use crate::ops::memory::element_index;
-use crate::ops::memory::tile_access::Visit;
+use crate::ops::memory::tile_access::TileAccess;
 use crate::ops::support::tile_index::Component;
 use crate::tile::{Source, Trace, ValueHandle};
 
@@ -16,36 +16,36 @@ impl Trace {
     /// Emits a reduction of a tile into an array.
     pub(super) fn atomic_store(
         &mut self,
-        visit: &Visit<'_>,
+        tile_access: &TileAccess<'_>,
         index: &[Component],
         (op, signed): (AtomicOp, bool),
         tile: ValueHandle,
     ) {
-        self.at(visit.place);
-        let rank = visit.shape.len();
-        let tile = self.check_usable(tile, visit.place);
-        if !visit.check(self) || !self.admits(visit.place, Effect::ReadWrite, rank) {
+        self.at(tile_access.place);
+        let rank = tile_access.shape.len();
+        let tile = self.check_usable(tile, tile_access.place);
+        if !tile_access.check(self) || !self.admits(tile_access.place, Effect::ReadWrite, rank) {
             return;
         }
         let Some(tile) = tile else { return };
         let sparse = index.iter().any(|component| matches!(component, Component::Sparse(_)));
-        if sparse || (visit.dtype.is_float() && !matches!(op, AtomicOp::Add)) {
-            let Some(positions) = visit.positions(self, index) else { return };
+        if sparse || (tile_access.dtype.is_float() && !matches!(op, AtomicOp::Add)) {
+            let Some(positions) = tile_access.positions(self, index) else { return };
             let index: Vec<_> =
                 positions.into_iter().map(|(raw, dtype)| element_index::Component::of(raw, dtype)).collect();
-            let atomic = Atomic::of_view(visit, &index, op, signed);
+            let atomic = Atomic::of_view(tile_access, &index, op, signed);
             let value = self.raw(tile);
             self.atomic(&atomic, Source::Value(value));
             return;
         }
-        let Some((view, indices)) = visit.locate(self, index) else { return };
+        let Some((view, indices)) = tile_access.locate(self, index) else { return };
         let tile = match rank {
-            0 => self.put(Opcode::Reshape, &[tile], vec![], visit.dtype, &[1]),
+            0 => self.put(Opcode::Reshape, &[tile], vec![], tile_access.dtype, &[1]),
             _ => tile,
         };
         let mut attrs = vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device)];
-        attrs.push(Attr::AtomicMode(op.mode(visit.dtype, signed)));
-        if visit.access.unchecked {
+        attrs.push(Attr::AtomicMode(op.mode(tile_access.dtype, signed)));
+        if tile_access.access.unchecked {
             attrs.push(Attr::Inbounds(vec![true; indices.len()]));
         }
         let token = self.builder.module.intern(Type::Token);

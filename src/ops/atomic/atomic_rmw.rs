@@ -12,7 +12,7 @@ use crate::ir::{AtomicMode, Attr, CmpOrder, CmpPred, Elem, MemOrder, Opcode, Ove
 use crate::ops::memory::access_options::{AccessOptions, example, option, options};
 use crate::ops::memory::element_index::{Component, Places, Request, Target};
 use crate::ops::memory::memory_order::{Order, Scope};
-use crate::ops::memory::tile_access::Visit;
+use crate::ops::memory::tile_access::TileAccess;
 use crate::ops::support::operand::Operand;
 use crate::tile::{Place, Source, Tile, Trace, ValueHandle, caller_location, record};
 
@@ -130,7 +130,7 @@ impl_for! {
 ///
 /// // Only counts: in no order with anything else.
 /// fn count(x: Array<i32, 1>, bins: ArrayMut<i32, 1>) {
-///     let x = x.load([ct::bid(0)], [8]);
+///     let x = x.load(ct::bid(0), [8]);
 ///     let options = ct::AtomicOptions::new().relaxed(ct::Scope::Device).mask(x.ne(3));
 ///     bins.atomic_add_with(x, 1, options);
 /// }
@@ -232,11 +232,11 @@ pub(crate) struct Atomic<'a> {
 
 impl<'a> Atomic<'a> {
     /// Makes the relaxed operation on a tile of an array at these positions along its axes.
-    pub fn of_view(visit: &Visit<'_>, index: &'a [Component], op: AtomicOp, signed: bool) -> Atomic<'a> {
-        let Visit { place, name, array, dtype, .. } = *visit;
-        let (memory, unchecked) = (Order::new(MemOrder::Relaxed, Scope::Device), visit.access.unchecked);
+    pub fn of_view(tile_access: &TileAccess<'_>, index: &'a [Component], op: AtomicOp, signed: bool) -> Atomic<'a> {
+        let TileAccess { place, name, array, dtype, .. } = *tile_access;
+        let (memory, unchecked) = (Order::new(MemOrder::Relaxed, Scope::Device), tile_access.access.unchecked);
         let access = AccessOptions { memory, unchecked, ..AccessOptions::default() };
-        let (target, rank) = (Target::Elements { array, index }, visit.shape.len());
+        let (target, rank) = (Target::Elements { array, index }, tile_access.shape.len());
         Atomic { place, name, target, dtype, signed, rank, op, mask: None, access }
     }
 }

@@ -74,7 +74,7 @@ pub fn num_blocks(axis: usize) -> Scalar<i32> {
 ///
 /// fn order(out: ArrayMut<i32, 2>) {
 ///     let [row, column] = ct::swizzle_2d(ct::bid(0), out.extent(0), out.extent(1), 2);
-///     out.entry([row, column]).store(ct::bid(0));
+///     out.entry((row, column)).store(ct::bid(0));
 /// }
 ///
 /// let mut out = ct::Device::cpu().zeros([3, 4])?;

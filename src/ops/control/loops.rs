@@ -24,7 +24,7 @@ use crate::tile::{ValueHandle, caller_location, in_region, record};
 /// fn row_sums(a: Array<f32, 2>, out: ArrayMut<f32, 2>) {
 ///     let row = ct::bid(0);
 ///     let sum = ct::fold(..a.num_tiles(1, [1, 256]), ct::zeros([1, 256]), |sum, k| {
-///         sum + a.load([row, k], [1, 256])
+///         sum + a.load((row, k), [1, 256])
 ///     });
 ///     out.store((row, 0), sum.sum(1));
 /// }

@@ -313,7 +313,7 @@ fn float_range(t: &mut Trace, dtype: DType, start: f64, step: f64, shape: &[i64]
 ///
 /// fn lower_triangle(y: ArrayMut<i32, 2>) {
 ///     let (row, column) = (ct::indices([4, 4], 0), ct::indices([4, 4], 1));
-///     y.store([0, 0], row.ge(column).select(1, 0));
+///     y.store((0, 0), row.ge(column).select(1, 0));
 /// }
 ///
 /// let mut y = ct::Device::cpu().zeros([4, 4])?;

@@ -93,7 +93,7 @@ impl Trace {
 /// use cutlet::prelude::*;
 ///
 /// fn kernel(y: ArrayMut<f32, 2>) {
-///     y.store([0, 0], ct::astile([[1.0, 2.0], [3.0, 4.0]]).transpose());
+///     y.store((0, 0), ct::astile([[1.0, 2.0], [3.0, 4.0]]).transpose());
 /// }
 ///
 /// let mut y = ct::Device::cpu().zeros([2, 2])?;

@@ -2,7 +2,7 @@
 
 use crate::element::Int;
 use crate::ir::Value;
-use crate::ops::support::expr_builder::{Calc, formula};
+use crate::ops::support::expr_builder::{ExprBuilder, formula};
 use crate::ops::support::operand::{BroadcastOperand, arg_of, methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -74,14 +74,14 @@ methods! { [Int]
 }
 
 /// `n` modulo the width, `width - 1` less that number, and 1.
-fn amounts(c: &mut Calc<'_>, n: Value) -> [Value; 3] {
+fn amounts(c: &mut ExprBuilder<'_>, n: Value) -> [Value; 3] {
     let (last, one) = (c.bits(u64::from(c.dtype.bits()) - 1), c.bits(1));
     let there = c.and(n, last);
     [there, c.xor(there, last), one]
 }
 
 /// Exchanges adjacent bits, then pairs, groups of four, and so on.
-fn reversed(c: &mut Calc<'_>, mut x: Value) -> Value {
+fn reversed(c: &mut ExprBuilder<'_>, mut x: Value) -> Value {
     let mut step = u64::from(c.dtype.bits()) / 2;
     let mut lower = u64::MAX >> (64 - step);
     while step > 0 {

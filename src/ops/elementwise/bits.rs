@@ -5,12 +5,12 @@
 use super::convert::{Kind, convert};
 use crate::element::Int;
 use crate::ir::{CmpPred, Value};
-use crate::ops::support::expr_builder::{Calc, formula};
+use crate::ops::support::expr_builder::{ExprBuilder, formula};
 use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, caller_location};
 
-fn ones(c: &mut Calc<'_>, x: Value) -> Value {
-    let shifted = |c: &mut Calc<'_>, x, n: u64| {
+fn ones(c: &mut ExprBuilder<'_>, x: Value) -> Value {
+    let shifted = |c: &mut ExprBuilder<'_>, x, n: u64| {
         let n = c.bits(n);
         c.shr(x, n)
     };
@@ -36,7 +36,7 @@ fn ones(c: &mut Calc<'_>, x: Value) -> Value {
 }
 
 /// Sets all bits below the highest set bit.
-fn smeared(c: &mut Calc<'_>, x: Value) -> Value {
+fn smeared(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let (mut x, mut step) = (x, 1);
     while step < u64::from(c.dtype.bits()) {
         let n = c.bits(step);
@@ -47,7 +47,7 @@ fn smeared(c: &mut Calc<'_>, x: Value) -> Value {
     x
 }
 
-fn inverted(c: &mut Calc<'_>, x: Value) -> Value {
+fn inverted(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let all = c.bits(u64::MAX);
     c.xor(x, all)
 }
@@ -60,7 +60,7 @@ macro_rules! counts {
             #[must_use]
             pub fn $name(self) -> <Self as TileLike>::With<i32> {
                 elementwise(caller_location(), stringify!($name), &[value(self)], |t, v, shape| {
-                    let mut c = Calc::new(t, T::DTYPE, false, shape);
+                    let mut c = ExprBuilder::new(t, T::DTYPE, false, shape);
                     let prepared = $prepare(&mut c, v[0]);
                     let count = ones(&mut c, prepared);
                     convert(t, count, Kind { dtype: T::DTYPE, signed: false }, Kind::of::<i32>(), shape)
@@ -88,7 +88,7 @@ counts! {
     /// assert_eq!(y.to_vec()?, [0, 1, 6, 16, 16, 15, 4, 0, 16, 0, 4, 0]);
     /// # Ok::<(), ct::Error>(())
     /// ```
-    count_ones = |_: &mut Calc<'_>, x| x;
+    count_ones = |_: &mut ExprBuilder<'_>, x| x;
     /// The number of zero bits above the highest set bit; the width if the element is 0.
     ///
     /// ```
@@ -97,7 +97,7 @@ counts! {
     /// ct::assert!(ct::astile([0u16, 1]).leading_zeros().eq(ct::astile([16, 15])));
     /// # });
     /// ```
-    leading_zeros = |c: &mut Calc<'_>, x| {
+    leading_zeros = |c: &mut ExprBuilder<'_>, x| {
         let below = smeared(c, x);
         inverted(c, below)
     };
@@ -109,7 +109,7 @@ counts! {
     /// ct::assert!(ct::astile([0u16, 8]).trailing_zeros().eq(ct::astile([16, 3])));
     /// # });
     /// ```
-    trailing_zeros = |c: &mut Calc<'_>, x| {
+    trailing_zeros = |c: &mut ExprBuilder<'_>, x| {
         let one = c.bits(1);
         let (less, others) = (c.subi(x, one), inverted(c, x));
         c.and(less, others)
@@ -235,7 +235,7 @@ methods! { [Int]
 }
 
 /// `result`, or the end of the range with the sign of `a` if `differ` is negative.
-fn saturated(c: &mut Calc<'_>, a: Value, result: Value, differ: Value) -> Value {
+fn saturated(c: &mut ExprBuilder<'_>, a: Value, result: Value, differ: Value) -> Value {
     let bits = u64::from(c.dtype.bits());
     let (places, largest) = (c.bits(bits - 1), c.bits((1 << (bits - 1)) - 1));
     let sign = c.sar(a, places);
@@ -244,7 +244,7 @@ fn saturated(c: &mut Calc<'_>, a: Value, result: Value, differ: Value) -> Value 
     c.select(beyond, end, result)
 }
 
-fn rotated(c: &mut Calc<'_>, x: Value, n: Value, left: bool) -> Value {
+fn rotated(c: &mut ExprBuilder<'_>, x: Value, n: Value, left: bool) -> Value {
     let width = u64::from(c.dtype.bits());
     let (last, zero) = (c.bits(width - 1), c.bits(0));
     let minus = c.subi(zero, n);

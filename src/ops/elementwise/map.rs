@@ -226,7 +226,7 @@ impl<T: ByteSized, const R: usize> Tile<T, R> {
 /// use cutlet::prelude::*;
 ///
 /// fn kernel(y: ArrayMut<i32, 2>) {
-///     y.store([0, 0], ct::from_fn([2, 4], |[i, j]| 10 * i + j));
+///     y.store((0, 0), ct::from_fn([2, 4], |[i, j]| 10 * i + j));
 /// }
 ///
 /// let mut y = ct::Device::cpu().zeros([2, 4])?;

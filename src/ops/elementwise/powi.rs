@@ -4,7 +4,7 @@ use super::compare::mask;
 use crate::dtype::DType;
 use crate::element::{Element, Number};
 use crate::ir::{CmpOrder, CmpPred, Opcode, Value};
-use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::expr_builder::ExprBuilder;
 use crate::ops::support::operand::{Operand, elementwise, methods, operand, uniform, value};
 use crate::tile::{Arg, Scalar, Source, Tile, TileLike, Trace, caller_location};
 
@@ -58,7 +58,7 @@ fn known_power<T: Element>(t: &mut Trace, x: Value, n: i32, shape: &[i64]) -> Va
         let n = t.splat(DType::I32, u64::from(n as u32), shape);
         return inverse::<T>(t, x, n, shape);
     }
-    let mut c = Calc::new(t, T::DTYPE, T::SIGNED, shape);
+    let mut c = ExprBuilder::new(t, T::DTYPE, T::SIGNED, shape);
     let (mut product, mut square, mut rest) = (None, x, n);
     while rest > 0 {
         if rest % 2 == 1 {
@@ -74,10 +74,10 @@ fn known_power<T: Element>(t: &mut Trace, x: Value, n: i32, shape: &[i64]) -> Va
 
 fn power<T: Element>(t: &mut Trace, x: Value, n: Value, shape: &[i64]) -> Value {
     let mut square = x;
-    let mut product = Calc::new(t, T::DTYPE, T::SIGNED, shape).bits(1);
+    let mut product = ExprBuilder::new(t, T::DTYPE, T::SIGNED, shape).bits(1);
     for digit in 0..31 {
         let counts = has(t, n, 1 << digit, shape);
-        let mut c = Calc::new(t, T::DTYPE, T::SIGNED, shape);
+        let mut c = ExprBuilder::new(t, T::DTYPE, T::SIGNED, shape);
         let next = c.muli(product, square);
         product = c.select(counts, next, product);
         if digit < 30 {
@@ -86,12 +86,12 @@ fn power<T: Element>(t: &mut Trace, x: Value, n: Value, shape: &[i64]) -> Value 
     }
     let inverse = inverse::<T>(t, x, n, shape);
     let negative = has(t, n, 1 << 31, shape);
-    Calc::new(t, T::DTYPE, T::SIGNED, shape).select(negative, inverse, product)
+    ExprBuilder::new(t, T::DTYPE, T::SIGNED, shape).select(negative, inverse, product)
 }
 
 /// Returns true if the exponent has this bit.
 fn has(t: &mut Trace, n: Value, bit: u64, shape: &[i64]) -> Value {
-    let mut c = Calc::new(t, DType::I32, true, shape);
+    let mut c = ExprBuilder::new(t, DType::I32, true, shape);
     let (bit, zero) = (c.bits(bit), c.bits(0));
     let masked = c.and(n, bit);
     mask(t, CmpPred::Ne, CmpOrder::Ordered, DType::I32, true, masked, zero, shape)
@@ -100,7 +100,7 @@ fn has(t: &mut Trace, n: Value, bit: u64, shape: &[i64]) -> Value {
 /// Integer power with a negative exponent.
 fn inverse<T: Element>(t: &mut Trace, x: Value, n: Value, shape: &[i64]) -> Value {
     let odd = has(t, n, 1, shape);
-    let mut c = Calc::new(t, T::DTYPE, T::SIGNED, shape);
+    let mut c = ExprBuilder::new(t, T::DTYPE, T::SIGNED, shape);
     let (zero, one) = (c.bits(0), c.bits(1));
     let is_one = c.is(CmpPred::Eq, x, one);
     let of_one = c.select(is_one, one, zero);

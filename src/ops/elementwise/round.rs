@@ -3,7 +3,7 @@
 use crate::dtype::DType;
 use crate::element::{Element, Float, Number, Signed};
 use crate::ir::{CmpPred, Opcode, Value};
-use crate::ops::support::expr_builder::{Calc, formula};
+use crate::ops::support::expr_builder::{ExprBuilder, formula};
 use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, value};
 use crate::tile::{Scalar, Tile, TileLike, Trace, caller_location};
 
@@ -18,7 +18,7 @@ fn digits<T: Element>() -> i32 {
 }
 
 /// Rounds toward zero. A zero result keeps the sign of `x`.
-fn truncated(c: &mut Calc<'_>, x: Value) -> Value {
+fn truncated(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let (down, up) = (c.floor(x), c.ceil(x));
     let negative = c.is_number(CmpPred::Lt, x, 0.0);
     c.select(negative, up, down)
@@ -32,12 +32,12 @@ fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) 
         _ => DType::I64,
     };
     let [bits, other_bits] = [x, other].map(|v| t.put(Opcode::Bitcast, &[v], vec![], int, shape));
-    let mut c = Calc::new(t, T::DTYPE, true, shape);
+    let mut c = ExprBuilder::new(t, T::DTYPE, true, shape);
     let sum = c.add(x, other);
     let (ascends, equal) = (c.is(CmpPred::Lt, x, other), c.is(CmpPred::Eq, x, other));
     let (positive, zero) = (c.is_number(CmpPred::Gt, x, 0.0), c.is_number(CmpPred::Eq, x, 0.0));
     let numbers = [c.is(CmpPred::Eq, x, x), c.is(CmpPred::Eq, other, other)];
-    let mut c = Calc::new(t, int, true, shape);
+    let mut c = ExprBuilder::new(t, int, true, shape);
     let (one, minus, top) = (c.bits(1), c.bits(u64::MAX), c.bits(1 << (int.bits() - 1)));
     let (outward, inward) = (c.select(ascends, one, minus), c.select(ascends, minus, one));
     let step = c.select(positive, outward, inward);
@@ -48,7 +48,7 @@ fn next_after<T: Element>(t: &mut Trace, x: Value, other: Value, shape: &[i64]) 
     let next = c.select(zero, first, next);
     let next = c.select(equal, other_bits, next);
     let next = t.put(Opcode::Bitcast, &[next], vec![], T::DTYPE, shape);
-    let mut c = Calc::new(t, T::DTYPE, true, shape);
+    let mut c = ExprBuilder::new(t, T::DTYPE, true, shape);
     numbers.into_iter().fold(next, |next, number| c.select(number, next, sum))
 }
 
@@ -210,7 +210,7 @@ methods! { [Float]
     #[track_caller]
     fn magnitude_is(self, name: &str, pred: CmpPred) -> <Self as TileLike>::With<bool> {
         elementwise(caller_location(), name, &[value(self)], |t, v, shape| {
-            let mut c = Calc::new(t, T::DTYPE, true, shape);
+            let mut c = ExprBuilder::new(t, T::DTYPE, true, shape);
             let magnitude = c.abs(v[0]);
             c.is_number(pred, magnitude, f64::INFINITY)
         })

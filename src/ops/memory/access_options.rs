@@ -14,7 +14,7 @@ use crate::tile::{Place, Trace};
 ///
 /// fn row_max(a: Array<f32, 2>, out: ArrayMut<f32, 2>) {
 ///     let options = ct::LoadOptions::new().padding(Padding::NegInf);
-///     let row = a.load_with([ct::bid(0), ct::scalar(0)], [1, 1024], options);
+///     let row = a.load_with((ct::bid(0), ct::scalar(0)), [1, 1024], options);
 ///     out.store((ct::bid(0), 0), row.reduce_max(1));
 /// }
 ///
@@ -35,10 +35,10 @@ use crate::tile::{Place, Trace};
 /// fn relay(tiles: ArrayMut<i32, 1>, ready: ArrayMut<i32, 1>) {
 ///     let me = ct::bid(0);
 ///     let acquire = LoadOptions::new().acquire(Scope::Device);
-///     let not_yet = || ready.load_with([me], [1], acquire.clone()).item().eq(0);
+///     let not_yet = || ready.load_with(me, [1], acquire.clone()).item().eq(0);
 ///     ct::while_loop((), |()| not_yet(), |()| ());
-///     tiles.store([me + 1], tiles.load([me], [8]) + 1);
-///     ready.store_with([me + 1], ct::full([1], 1), StoreOptions::new().release(Scope::Device));
+///     tiles.store(me + 1, tiles.load(me, [8]) + 1);
+///     ready.store_with(me + 1, ct::full([1], 1), StoreOptions::new().release(Scope::Device));
 /// }
 ///
 /// let device = ct::Device::cpu();

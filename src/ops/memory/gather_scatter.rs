@@ -23,9 +23,9 @@ use crate::tile::{Array, ArrayMut, Handle, Place, Source, Tile, Trace, ValueHand
 /// use cutlet::prelude::*;
 ///
 /// fn pick(table: Array<f32, 1>, ids: Array<i32, 1>, out: ArrayMut<f32, 1>) {
-///     let ids = ids.load([ct::bid(0)], [4]);
+///     let ids = ids.load(ct::bid(0), [4]);
 ///     let options = ct::GatherOptions::new().mask(ids.ne(2)).padding(-1.0);
-///     out.store([ct::bid(0)], table.gather_with(ids, options));
+///     out.store(ct::bid(0), table.gather_with(ids, options));
 /// }
 ///
 /// let device = ct::Device::cpu();
@@ -51,7 +51,7 @@ pub struct GatherOptions<T, const N: usize> {
 /// use cutlet::prelude::*;
 ///
 /// fn mark(rows: Array<i32, 1>, out: ArrayMut<i32, 2>) {
-///     let rows = rows.load([0], [4]);
+///     let rows = rows.load(0, [4]);
 ///     out.scatter_with((rows, 1), 7, ct::ScatterOptions::new().mask(rows.gt(0)));
 /// }
 ///
@@ -253,7 +253,7 @@ impl<T: ByteSized, const R: usize> Array<T, R> {
     ///
     /// // Rows of a table by number.
     /// fn embed(table: Array<f32, 2>, ids: Array<i32, 1>, out: ArrayMut<f32, 2>) {
-    ///     let ids = ids.load([ct::bid(0)], [2]);
+    ///     let ids = ids.load(ct::bid(0), [2]);
     ///     out.store((ct::bid(0), 0), table.gather((ids.unsqueeze(1), 0..4)));
     /// }
     ///
@@ -308,7 +308,7 @@ impl<T: ByteSized, const R: usize> ArrayMut<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn reverse(x: Array<i32, 1>, y: ArrayMut<i32, 1>) {
-    ///     let x = x.load([0], [4]);
+    ///     let x = x.load(0, [4]);
     ///     y.scatter(3 - ct::arange(0..4), x);
     /// }
     ///

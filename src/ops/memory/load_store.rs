@@ -4,7 +4,7 @@
 //! Elements outside of the array read as padding (zero by default) and are not written.
 
 use super::access_options::{Access, LoadOptions, StoreOptions};
-use super::tile_access::Visit;
+use super::tile_access::TileAccess;
 use crate::dtype::DType;
 use crate::element::{ByteSized, CastTo, Element};
 use crate::ir::op_table::Effect;
@@ -29,43 +29,43 @@ struct Method {
 }
 
 impl Trace {
-    pub(crate) fn load(&mut self, visit: &Visit<'_>, index: &[Component]) -> ValueHandle {
-        self.at(visit.place);
-        let rank = visit.shape.len();
-        if !visit.check(self) {
-            return self.poison(Type::tile(visit.dtype, vec![1; rank]));
+    pub(crate) fn load(&mut self, tile_access: &TileAccess<'_>, index: &[Component]) -> ValueHandle {
+        self.at(tile_access.place);
+        let rank = tile_access.shape.len();
+        if !tile_access.check(self) {
+            return self.poison(Type::tile(tile_access.dtype, vec![1; rank]));
         }
-        let ty = Type::tile(visit.dtype, visit.shape);
-        if !self.admits(visit.place, Effect::Read, rank) {
+        let ty = Type::tile(tile_access.dtype, tile_access.shape);
+        if !self.admits(tile_access.place, Effect::Read, rank) {
             return self.poison(ty);
         }
-        let Some((view, indices)) = visit.locate(self, index) else { return self.poison(ty) };
-        let loaded = self.builder.module.intern(Type::tile(visit.dtype, visit.extents()));
+        let Some((view, indices)) = tile_access.locate(self, index) else { return self.poison(ty) };
+        let loaded = self.builder.module.intern(Type::tile(tile_access.dtype, tile_access.extents()));
         let types = [loaded, self.builder.module.intern(Type::Token)];
-        let attrs = visit.access.attrs_of_view(indices.len());
+        let attrs = tile_access.access.attrs_of_view(indices.len());
         let results = self.emit(Opcode::LoadView, &[&[view], &indices, &[]], attrs, vec![], &types);
         let tile = match rank {
-            0 => self.put(Opcode::Reshape, &[results[0]], vec![], visit.dtype, &[]),
+            0 => self.put(Opcode::Reshape, &[results[0]], vec![], tile_access.dtype, &[]),
             _ => results[0],
         };
         self.raw(tile)
     }
 
-    pub(crate) fn store(&mut self, visit: &Visit<'_>, index: &[Component], tile: ValueHandle) {
-        self.at(visit.place);
-        let rank = visit.shape.len();
-        let tile = self.check_usable(tile, visit.place);
-        if !visit.check(self) || !self.admits(visit.place, Effect::Write, rank) {
+    pub(crate) fn store(&mut self, tile_access: &TileAccess<'_>, index: &[Component], tile: ValueHandle) {
+        self.at(tile_access.place);
+        let rank = tile_access.shape.len();
+        let tile = self.check_usable(tile, tile_access.place);
+        if !tile_access.check(self) || !self.admits(tile_access.place, Effect::Write, rank) {
             return;
         }
-        let Some((view, indices)) = visit.locate(self, index) else { return };
+        let Some((view, indices)) = tile_access.locate(self, index) else { return };
         let Some(tile) = tile else { return };
         let tile = match rank {
-            0 => self.put(Opcode::Reshape, &[tile], vec![], visit.dtype, &[1]),
+            0 => self.put(Opcode::Reshape, &[tile], vec![], tile_access.dtype, &[1]),
             _ => tile,
         };
         let token = self.builder.module.intern(Type::Token);
-        let attrs = visit.access.attrs_of_view(indices.len());
+        let attrs = tile_access.access.attrs_of_view(indices.len());
         self.emit(Opcode::StoreView, &[&[tile], &[view], &indices, &[]], attrs, vec![], &[token]);
     }
 
@@ -98,28 +98,29 @@ impl Trace {
     }
 
     /// Ensures that the number of all tiles fits i32.
-    pub(super) fn limit_indices(&mut self, visit: &Visit<'_>) {
-        if visit.check(self) && self.array_view(visit.array, visit.place).is_some() {
-            let axes: Vec<(usize, i64)> = (0..visit.shape.len()).map(|axis| visit.steps_along(axis)).collect();
-            let (place, name, elem, array) = (visit.place, visit.name, visit.elem, visit.array);
+    pub(super) fn limit_indices(&mut self, tile_access: &TileAccess<'_>) {
+        if tile_access.check(self) && self.array_view(tile_access.array, tile_access.place).is_some() {
+            let axes: Vec<(usize, i64)> =
+                (0..tile_access.shape.len()).map(|axis| tile_access.steps_along(axis)).collect();
+            let (place, name, elem, array) = (tile_access.place, tile_access.name, tile_access.elem, tile_access.array);
             self.limit_product(&Counted { place, name, elem, array, axis: 0, step: 1 }, &axes);
         }
     }
 
-    pub(crate) fn num_tiles(&mut self, visit: &Visit<'_>, axis: usize) -> ValueHandle {
-        self.at(visit.place);
+    pub(crate) fn num_tiles(&mut self, tile_access: &TileAccess<'_>, axis: usize) -> ValueHandle {
+        self.at(tile_access.place);
         let ty = Type::scalar(DType::I32);
-        let rank = visit.shape.len();
+        let rank = tile_access.shape.len();
         if axis >= rank {
             let message = format!("`num_tiles`: axis {} of an array with {rank} axes", shown(axis));
-            return self.fail(visit.place, ty, message, &[AXES_COUNT]);
+            return self.fail(tile_access.place, ty, message, &[AXES_COUNT]);
         }
-        if !visit.check(self) || !self.admits(visit.place, Effect::Pure, 0) {
+        if !tile_access.check(self) || !self.admits(tile_access.place, Effect::Pure, 0) {
             return self.poison(ty);
         }
-        let Some(view) = visit.view(self) else { return self.poison(ty) };
-        let (place, name, elem, array) = (visit.place, visit.name, visit.elem, visit.array);
-        let (axis_of_array, step) = visit.steps_along(axis);
+        let Some(view) = tile_access.view(self) else { return self.poison(ty) };
+        let (place, name, elem, array) = (tile_access.place, tile_access.name, tile_access.elem, tile_access.array);
+        let (axis_of_array, step) = tile_access.steps_along(axis);
         self.limit_count(&Counted { place, name, elem, array, axis: axis_of_array, step });
         let types = vec![self.builder.module.intern(ty); rank];
         let values = self.emit(Opcode::GetIndexSpaceShape, &[&[view]], vec![], vec![], &types);
@@ -179,8 +180,8 @@ impl<T: Element, const R: usize> Array<T, R> {
             let Some(shape) = t.with_rank(place, "load", &wanted, R) else {
                 return t.poison(Type::tile(T::DTYPE, wanted));
             };
-            let visit = self.visit(place, "load", &shape, &options.access, Some(options.padding));
-            let tile = t.load(&visit, &index.components());
+            let tile_access = self.tile_access(place, "load", &shape, &options.access, Some(options.padding));
+            let tile = t.load(&tile_access, &index.components());
             if N == R { tile } else { t.refit(place, tile, T::DTYPE, &wanted) }
         }))
     }
@@ -302,20 +303,20 @@ impl<T: Element, const R: usize> Array<T, R> {
     pub fn num_tiles(&self, axis: impl Axis, shape: impl TileShape<R>) -> Scalar<i32> {
         let axis = axis.axis(R);
         let (shape, access) = (extents(shape.extents()), Access::default());
-        let visit = self.visit(caller_location(), "num_tiles", &shape, &access, Some(Padding::Zero));
-        Scalar::from_raw(record(|t| t.num_tiles(&visit, axis)))
+        let tile_access = self.tile_access(caller_location(), "num_tiles", &shape, &access, Some(Padding::Zero));
+        Scalar::from_raw(record(|t| t.num_tiles(&tile_access, axis)))
     }
 
-    pub(crate) fn visit<'a>(
+    pub(crate) fn tile_access<'a>(
         &self,
         place: Place,
         name: &'static str,
         shape: &'a [i64],
         access: &'a Access,
         padding: Option<Padding>,
-    ) -> Visit<'a> {
+    ) -> TileAccess<'a> {
         let (array, elem, dtype) = (self.handle, T::NAME, T::DTYPE);
-        Visit { place, name, array, elem, dtype, shape, step: None, access, padding }
+        TileAccess { place, name, array, elem, dtype, shape, step: None, access, padding }
     }
 }
 
@@ -428,8 +429,8 @@ impl<T: Element, const R: usize> ArrayMut<T, R> {
         let (place, tile) = (caller_location(), tile.stored());
         record(|t| {
             let shape = t.shape(tile);
-            let visit = self.visit(place, "store", &shape, &options.access, None);
-            t.store(&visit, &index.components(), tile);
+            let tile_access = self.tile_access(place, "store", &shape, &options.access, None);
+            t.store(&tile_access, &index.components(), tile);
         });
     }
 

@@ -23,7 +23,7 @@ fn can_pad(dtype: DType, padding: Padding) -> bool {
 }
 
 /// One load or store of a tile.
-pub(crate) struct Visit<'a> {
+pub(crate) struct TileAccess<'a> {
     pub place: Place,
     pub name: &'static str,
     pub array: ArrayHandle,
@@ -36,7 +36,7 @@ pub(crate) struct Visit<'a> {
     pub padding: Option<Padding>,
 }
 
-impl Visit<'_> {
+impl TileAccess<'_> {
     /// Reports illegal shapes and options. Returns false if nothing can be recorded.
     pub fn check(&self, t: &mut Trace) -> bool {
         let (place, name) = (self.place, self.name);

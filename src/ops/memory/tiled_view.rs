@@ -2,7 +2,7 @@
 
 use super::access_options::{Access, AccessOptions, example, option, options};
 use super::memory_order::{Order, Scope};
-use super::tile_access::Visit;
+use super::tile_access::TileAccess;
 use crate::element::{CastTo, Element};
 use crate::ir::{MemOrder, Padding};
 use crate::ops::control::loop_range::{Bounds, LoopRange, StepRange, range};
@@ -184,17 +184,17 @@ macro_rules! tiles_of {
         impl<T: Element, const R: usize> TiledView<$name<T, R>, R> {
             /// Records an access to a tile.
             #[track_caller]
-            pub(crate) fn visit<O>(
+            pub(crate) fn tile_access<O>(
                 self,
                 name: &'static str,
                 options: AccessOptions,
                 padding: Option<Padding>,
-                record_it: impl FnOnce(&mut Trace, &Visit<'_>) -> O,
+                record_it: impl FnOnce(&mut Trace, &TileAccess<'_>) -> O,
             ) -> O {
                 let (shape, step) = (extents(self.shape), extents(self.step));
                 let access = Access { order: self.order.map(Vec::from), options };
-                let visit = self.array.visit(caller_location(), name, &shape, &access, padding);
-                record(|t| record_it(t, &Visit { step: Some(&step), ..visit }))
+                let tile_access = self.array.tile_access(caller_location(), name, &shape, &access, padding);
+                record(|t| record_it(t, &TileAccess { step: Some(&step), ..tile_access }))
             }
 
             /// Returns the number of tiles along an axis that begin inside of the array.
@@ -215,9 +215,9 @@ macro_rules! tiles_of {
             #[must_use]
             pub fn num_tiles(self, axis: impl Axis) -> Scalar<i32> {
                 let axis = axis.axis(R);
-                Scalar::from_raw(
-                    self.visit("num_tiles", self.loads, Some(self.padding), |t, visit| t.num_tiles(visit, axis)),
-                )
+                Scalar::from_raw(self.tile_access("num_tiles", self.loads, Some(self.padding), |t, tile_access| {
+                    t.num_tiles(tile_access, axis)
+                }))
             }
 
             /// Returns the range of tile indices along an axis, for a loop: from 0 to below
@@ -274,7 +274,9 @@ macro_rules! tiles_of {
                 let Some((&first, others)) = counts.split_first() else {
                     return Indices { counts: std::array::from_fn(|_| crate::ops::scalar(1)), all: range(0, 1) };
                 };
-                self.visit("indices", self.loads, Some(self.padding), |t, visit| t.limit_indices(visit));
+                self.tile_access("indices", self.loads, Some(self.padding), |t, tile_access| {
+                    t.limit_indices(tile_access)
+                });
                 let mut all = first;
                 for &count in others {
                     all *= count;
@@ -298,9 +300,9 @@ macro_rules! tiles_of {
             #[track_caller]
             #[must_use]
             pub fn load(self, index: impl TileIndex<R>) -> Tile<T, R> {
-                Tile::from_raw(
-                    self.visit("load", self.loads, Some(self.padding), |t, visit| t.load(visit, &index.components())),
-                )
+                Tile::from_raw(self.tile_access("load", self.loads, Some(self.padding), |t, tile_access| {
+                    t.load(tile_access, &index.components())
+                }))
             }
         }
     };
@@ -345,6 +347,8 @@ impl<T: Element, const R: usize> TiledView<ArrayMut<T, R>, R> {
     #[track_caller]
     pub fn store(self, index: impl TileIndex<R>, tile: impl Operand<Tile<T, R>>) {
         let tile = full(self.shape, tile);
-        self.visit("store", self.stores, None, |t, visit| t.store(visit, &index.components(), tile.raw()));
+        self.tile_access("store", self.stores, None, |t, tile_access| {
+            t.store(tile_access, &index.components(), tile.raw())
+        });
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::dtype::DType;
 use crate::ir::{Attr, ConstData, Opcode, Type, Value};
-use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::expr_builder::ExprBuilder;
 use crate::tile::{Place, Trace, ValueHandle};
 
 /// The codes of a tile.
@@ -66,15 +66,15 @@ impl Trace {
         let mut moved = low;
         if shifts.left.iter().any(|&n| n != 0) {
             let amounts = self.pattern(&shifts.left, DType::I32, &shape);
-            moved = Calc::new(self, DType::I32, false, &shape).shl(moved, amounts);
+            moved = ExprBuilder::new(self, DType::I32, false, &shape).shl(moved, amounts);
         }
         if shifts.right.iter().any(|&n| n != 0) {
             let amounts = self.pattern(&shifts.right, DType::I32, &shape);
-            moved = Calc::new(self, DType::I32, false, &shape).shr(moved, amounts);
+            moved = ExprBuilder::new(self, DType::I32, false, &shape).shr(moved, amounts);
         }
         let Some(high) = high else { return moved };
         let amounts = self.pattern(&shifts.high, DType::I32, &shape);
-        let mut c = Calc::new(self, DType::I32, false, &shape);
+        let mut c = ExprBuilder::new(self, DType::I32, false, &shape);
         let rest = c.shl(high, amounts);
         c.or(moved, rest)
     }
@@ -106,7 +106,7 @@ impl Trace {
         if elements == 1 && width == unit {
             return Some(value);
         }
-        let mut c = Calc::new(self, DType::I32, false, &shape);
+        let mut c = ExprBuilder::new(self, DType::I32, false, &shape);
         let mask = c.bits((1 << width) - 1);
         Some(c.and(value, mask))
     }
@@ -164,7 +164,7 @@ impl Trace {
         let (low, high, unit) = match bits {
             Bits::Codes(raw) => {
                 let codes = self.check_usable(raw, place)?;
-                let mut c = Calc::new(self, DType::I32, false, &shape);
+                let mut c = ExprBuilder::new(self, DType::I32, false, &shape);
                 let amount = c.bits((32 - width).into());
                 return Some(c.shl(codes, amount));
             }

@@ -10,7 +10,7 @@ use super::word_packing::Coded;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Value};
 use crate::ops::elementwise::convert::{Kind, convert};
-use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::expr_builder::ExprBuilder;
 use crate::tile::{Place, Trace};
 use crate::types::float_codec;
 use crate::types::packed_formats::NarrowFormat;
@@ -61,7 +61,7 @@ impl Trace {
                     }
                     _ if signed => {
                         let left = self.high_bits(place, bits, coded.bits)?;
-                        let mut c = Calc::new(self, DType::I32, true, shape);
+                        let mut c = ExprBuilder::new(self, DType::I32, true, shape);
                         let amount = c.bits((32 - coded.bits).into());
                         (DType::I32, c.sar(left, amount))
                     }
@@ -96,12 +96,12 @@ impl Trace {
         // With one offset, the exponent is smaller, so that the unit of the code is 1.
         let one = if is_uniform { one - (u64::from(uniform) << mantissa) } else { one };
         let anchor = self.pattern_of_bits(&of(&|up| one ^ least << up), DType::I32, shape);
-        let mut c = Calc::new(self, DType::I32, false, shape);
+        let mut c = ExprBuilder::new(self, DType::I32, false, shape);
         let codes = c.and(words, mask);
         let floats = c.xor(codes, anchor);
         let value = self.reread(floats, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
         if is_uniform {
-            let mut c = Calc::new(self, dtype, true, shape);
+            let mut c = ExprBuilder::new(self, dtype, true, shape);
             let start = c.bits(one | least << uniform);
             return c.sub(value, start);
         }
@@ -110,14 +110,14 @@ impl Trace {
         let start = |up| 2f64.powi(mantissa as i32) + (least << up) as f64;
         let scale = self.pattern_of_bits(&of(&|up| number(2f64.powi(-(up as i32)))), dtype, shape);
         let start = self.pattern_of_bits(&of(&|up| number(-start(up) * 2f64.powi(-(up as i32)))), dtype, shape);
-        Calc::new(self, dtype, true, shape).fma(value, scale, start)
+        ExprBuilder::new(self, dtype, true, shape).fma(value, scale, start)
     }
 
     /// Converts the code in the high bits to a float.
     fn float_of(&mut self, left: Value, exponent: u32, mantissa: u32, dtype: DType, shape: &[i64]) -> Value {
         let (wide_exponent, wide_mantissa) = fields(dtype);
         let width = 1 + wide_exponent + wide_mantissa;
-        let mut c = Calc::new(self, DType::I32, true, shape);
+        let mut c = ExprBuilder::new(self, DType::I32, true, shape);
         // The arithmetic shift fills the missing exponent bits with copies of the sign, which the
         // mask clears.
         let down = c.bits((32 - width + wide_exponent - exponent).into());
@@ -127,7 +127,7 @@ impl Trace {
         let words = c.and(moved, mask);
         let value = self.reread(words, if dtype == DType::F32 { DType::I32 } else { DType::I16 }, dtype, shape);
         let bias = |bits: u32| (1i32 << (bits - 1)) - 1;
-        let mut c = Calc::new(self, dtype, true, shape);
+        let mut c = ExprBuilder::new(self, dtype, true, shape);
         let scale = c.number(2f64.powi(bias(wide_exponent) - bias(exponent)));
         c.mul(value, scale)
     }

@@ -4,7 +4,7 @@ use super::word_packing::Coded;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding, Sign, Value};
 use crate::ops::elementwise::convert::{Kind, convert};
-use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::expr_builder::ExprBuilder;
 use crate::tile::Trace;
 use crate::types::packed_formats::NarrowFormat;
 
@@ -51,7 +51,7 @@ impl Trace {
             }
         }
         let value = convert(self, value, kind, I32, shape);
-        let mut c = Calc::new(self, DType::I32, true, shape);
+        let mut c = ExprBuilder::new(self, DType::I32, true, shape);
         let mask = c.bits((1 << bits) - 1);
         c.and(value, mask)
     }
@@ -82,7 +82,7 @@ impl Trace {
         let most = (1u64 << (exponent + mantissa)) - 1;
         let power_of_two = |log2: i64| ((log2 + 127) as u64) << 23;
         let word = self.put(Opcode::Bitcast, &[single], vec![], DType::I32, shape);
-        let mut c = Calc::new(self, DType::I32, false, shape);
+        let mut c = ExprBuilder::new(self, DType::I32, false, shape);
         let (all_but_sign, one) = (c.bits(0x7fff_ffff), c.bits(1));
         let magnitude = c.and(word, all_but_sign);
         // Normal results: the fields are rounded in place, and the exponent is converted to the
@@ -97,12 +97,12 @@ impl Trace {
         let normal = c.subi(kept, shorter);
         // Subnormal results: a sum whose unit in the last place is the smallest subnormal number.
         let anchor = power_of_two(1 - bias - i64::from(mantissa) + 23);
-        let mut floats = Calc::new(self, DType::F32, true, shape);
+        let mut floats = ExprBuilder::new(self, DType::F32, true, shape);
         let start = floats.bits(anchor);
         let size = floats.abs(single);
         let sum = floats.add(size, start);
         let sum = self.put(Opcode::Bitcast, &[sum], vec![], DType::I32, shape);
-        let mut c = Calc::new(self, DType::I32, false, shape);
+        let mut c = ExprBuilder::new(self, DType::I32, false, shape);
         let start = c.bits(anchor);
         let subnormal = c.subi(sum, start);
         let (least, largest, nan) = (c.bits(power_of_two(1 - bias)), c.bits(most), c.bits(0x7f80_0000));

@@ -9,7 +9,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, CmpPred, Opcode, Overflow, Sign, Type, Value};
 use crate::ops::memory::access_options::Access;
 use crate::ops::reduce::combiner::ByOp;
-use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::expr_builder::ExprBuilder;
 use crate::ops::support::tile_index::Component;
 use crate::tile::{Handle, Scalar, Trace, ValueHandle, record};
 
@@ -48,12 +48,12 @@ impl Target {
             let Some(array) = self.source.words(t, grouping) else { return };
             let (piece, indices) = Source::pieces(grouping, index, &shape);
             let access = Access::default();
-            let visit = self.source.visit(array, grouping.unit, &piece, &access, None);
+            let tile_access = self.source.tile_access(array, grouping.unit, &piece, &access, None);
             for (index, word) in indices.iter().zip(words) {
                 let Some(word) = word.and_then(|word| t.check_usable(word, place)) else { continue };
                 let value = t.as_words(word, word_type(grouping.unit), &piece);
                 let raw = t.raw(value);
-                t.store(&visit, index, raw);
+                t.store(&tile_access, index, raw);
             }
         });
     }
@@ -97,7 +97,7 @@ impl Target {
             }
             let amounts: Vec<u32> = (0..elements).map(|element| element * width).collect();
             let amounts = t.pattern(&amounts, dtype, &apart);
-            let moved = Calc::new(t, dtype, false, &apart).shl(value, amounts);
+            let moved = ExprBuilder::new(t, dtype, false, &apart).shl(value, amounts);
             t.raw(moved)
         });
         let joined = match dtype {
@@ -128,7 +128,7 @@ impl Target {
             let runs = t.put(Opcode::Reshape, &[runs], vec![], dtype, &apart);
             let parts: Vec<Value> = (0..count).map(|number| t.part_of_group(runs, number, dtype, &piece)).collect();
             let word = |t: &mut Trace, word: u32| {
-                let mut c = Calc::new(t, dtype, false, &piece);
+                let mut c = ExprBuilder::new(t, dtype, false, &piece);
                 let mut sum: Option<Value> = None;
                 for (number, &part) in (0i32..).zip(&parts) {
                     let distance = number * run_bits - (word * grouping.unit) as i32;

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Overflow, Padding, Predicate, Rounding, Sign, Type, Value};
 use crate::ops::memory::access_options::Access;
-use crate::ops::memory::tile_access::Visit;
+use crate::ops::memory::tile_access::TileAccess;
 use crate::ops::support::tile_index::{Component, IntoIndex};
 use crate::tile::{ArrayHandle, Place, Trace, ValueHandle};
 
@@ -122,17 +122,17 @@ impl Source {
         (shape, indices.collect())
     }
 
-    /// The visit of a tile of words.
-    pub fn visit<'a>(
+    /// Returns the access to a tile of words.
+    pub fn tile_access<'a>(
         &self,
         words: ArrayHandle,
         unit: u32,
         shape: &'a [i64],
         access: &'a Access,
         padding: Option<Padding>,
-    ) -> Visit<'a> {
+    ) -> TileAccess<'a> {
         let (place, name, elem, dtype) = (self.place, self.name, self.coded.name, word_type(unit));
-        Visit { place, name, array: words, elem, dtype, shape, step: None, access, padding }
+        TileAccess { place, name, array: words, elem, dtype, shape, step: None, access, padding }
     }
 }
 
@@ -156,10 +156,10 @@ impl Trace {
         let array = source.words(self, grouping)?;
         let (piece, indices) = Source::pieces(grouping, index, shape);
         let access = Access::default();
-        let visit = source.visit(array, grouping.unit, &piece, &access, Some(Padding::Zero));
+        let tile_access = source.tile_access(array, grouping.unit, &piece, &access, Some(Padding::Zero));
         let mut loaded: Vec<ValueHandle> = Vec::with_capacity(indices.len());
         for index in &indices {
-            loaded.push(self.load(&visit, index));
+            loaded.push(self.load(&tile_access, index));
         }
         let mut apart = piece.clone();
         apart.truncate(shape.len());

@@ -71,7 +71,7 @@ use crate::tile::{Handle, Place, Scalar, Tile, Trace, caller_location, record, w
 /// use cutlet::prelude::*;
 ///
 /// fn dropout(x: Array<f32, 2>, y: ArrayMut<f32, 2>, keep: Scalar<f32>, seed: Scalar<u64>) {
-///     let at = [ct::bid(0), ct::bid(1)];
+///     let at = (ct::bid(0), ct::bid(1));
 ///     let x = x.load(at, [16, 64]);
 ///     let kept = ct::random::Philox::new(seed, 0).bernoulli(at, [16, 64], keep);
 ///     y.store(at, kept.select(x / keep, 0.0));

@@ -7,7 +7,7 @@
 use crate::dtype::DType;
 use crate::element::{AnyFloat, CastTo, bf16, f8e4m3fn, f8e5m2, f16, tf32};
 use crate::ir::{Attr, CmpPred, Opcode, Rounding, Value};
-use crate::ops::support::expr_builder::Calc;
+use crate::ops::support::expr_builder::ExprBuilder;
 use crate::ops::support::operand::{elementwise, value};
 use crate::tile::{Tile, Trace, caller_location, with_location};
 use crate::types::packed_formats::{Narrow, NarrowFormat};
@@ -30,7 +30,7 @@ enum Grid {
 
 impl Grid {
     fn of<U: StochasticFloat>() -> Grid {
-        Grid::Float { mantissa: U::MANTISSA, least: U::LEAST }
+        Grid::Float { mantissa: U::MANTISSA, least: U::MIN_EXPONENT }
     }
 }
 
@@ -56,14 +56,14 @@ pub trait StochasticFloat: AnyFloat {
     const MANTISSA: i64;
     /// Exponent of the smallest normal number.
     #[doc(hidden)]
-    const LEAST: i64;
+    const MIN_EXPONENT: i64;
 }
 
 macro_rules! floats {
     ($($name:ident $mantissa:literal $least:literal;)+) => {$(
         impl StochasticFloat for $name {
             const MANTISSA: i64 = $mantissa;
-            const LEAST: i64 = $least;
+            const MIN_EXPONENT: i64 = $least;
         }
     )+};
 }
@@ -156,7 +156,8 @@ impl<const R: usize> Tile<f32, R> {
         elementwise(caller_location(), name, &[value(self), value(bits)], |t, v, shape| match grid {
             Grid::Float { mantissa, least } => {
                 let word = t.put(Opcode::Bitcast, &[v[0]], vec![], DType::I32, shape);
-                let rounded = to_floats(&mut Calc::new(t, DType::I32, false, shape), word, v[1], mantissa, least);
+                let rounded =
+                    to_floats(&mut ExprBuilder::new(t, DType::I32, false, shape), word, v[1], mantissa, least);
                 t.put(Opcode::Bitcast, &[rounded], vec![], DType::F32, shape)
             }
             Grid::Integer => to_integers(t, v[0], v[1], shape),
@@ -165,7 +166,7 @@ impl<const R: usize> Tile<f32, R> {
 }
 
 /// Rounds the bits of f32 to floats of fewer bits.
-fn to_floats(c: &mut Calc<'_>, word: Value, random: Value, mantissa: i64, least: i64) -> Value {
+fn to_floats(c: &mut ExprBuilder<'_>, word: Value, random: Value, mantissa: i64, least: i64) -> Value {
     let constants = [0x7fff_ffff, 0x8000_0000, INFINITY].map(|bits| c.bits(bits));
     let [all_but_sign, sign_bit, infinity] = constants;
     let (magnitude, sign) = (c.and(word, all_but_sign), c.and(word, sign_bit));
@@ -193,7 +194,7 @@ fn to_floats(c: &mut Calc<'_>, word: Value, random: Value, mantissa: i64, least:
 /// For a magnitude, returns the dropped fraction of 2³², the bits of the number below, and their
 /// distance from those of the number above. Below the exponent field `last`, each step drops one
 /// more bit than `dropped`.
-fn in_parts(c: &mut Calc<'_>, magnitude: Value, dropped: i64, last: i64) -> (Value, Value, Value) {
+fn in_parts(c: &mut ExprBuilder<'_>, magnitude: Value, dropped: i64, last: i64) -> (Value, Value, Value) {
     let numbers = [0, 1, MANTISSA, 31, 32, dropped, last + dropped + 1, last + 1].map(|n| c.bits(n as u64));
     let [zero, one, mantissa, most, word, dropped, sum, normal] = numbers;
     let exponent = c.shr(magnitude, mantissa);
@@ -232,7 +233,7 @@ fn in_parts(c: &mut Calc<'_>, magnitude: Value, dropped: i64, last: i64) -> (Val
 
 /// Rounds f32 to whole numbers.
 fn to_integers(t: &mut Trace, x: Value, random: Value, shape: &[i64]) -> Value {
-    let mut c = Calc::new(t, DType::F32, true, shape);
+    let mut c = ExprBuilder::new(t, DType::F32, true, shape);
     let size = c.abs(x);
     let below = c.floor(size);
     // Exact: at most 24 bits. The difference is NaN for infinities and NaNs.
@@ -241,10 +242,10 @@ fn to_integers(t: &mut Trace, x: Value, random: Value, shape: &[i64]) -> Value {
     let part = c.mul(part, scale);
     let attrs = vec![Attr::Sign(crate::ir::Sign::Unsigned), Attr::Rounding(Rounding::IntToZero)];
     let fraction = t.put(Opcode::FToI, &[part], attrs, DType::I32, shape);
-    let mut words = Calc::new(t, DType::I32, false, shape);
+    let mut words = ExprBuilder::new(t, DType::I32, false, shape);
     let sum = words.addi(fraction, random);
     let carries = words.is(CmpPred::Lt, sum, fraction);
-    let mut c = Calc::new(t, DType::F32, true, shape);
+    let mut c = ExprBuilder::new(t, DType::F32, true, shape);
     let one = c.number(1.0);
     let above = c.add(below, one);
     let rounded = c.select(carries, above, below);

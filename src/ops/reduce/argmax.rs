@@ -55,9 +55,9 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn largest(x: Array<f32, 2>, rows: ArrayMut<i32, 2>, all: ArrayMut<i32, 2>) {
-    ///     let x = x.load([0, 0], [2, 4]);
-    ///     rows.store([0, 0], x.argmax(1));
-    ///     all.store([0, 0], x.argmax(..));
+    ///     let x = x.load((0, 0), [2, 4]);
+    ///     rows.store((0, 0), x.argmax(1));
+    ///     all.store((0, 0), x.argmax(..));
     /// }
     ///
     /// let device = ct::Device::cpu();

@@ -284,7 +284,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn row_sums(x: Array<f16, 2>, y: ArrayMut<f32, 2>) {
-    ///     y.store([0, 0], x.load([0, 0], [2, 4]).sum_as::<f32>(1));
+    ///     y.store((0, 0), x.load((0, 0), [2, 4]).sum_as::<f32>(1));
     /// }
     ///
     /// let device = ct::Device::cpu();
@@ -453,14 +453,14 @@ pub(super) fn untyped<X: TileSet>(
 ///
 /// /// The largest element of each row and its column; of equal ones the last.
 /// fn last_largest(x: Array<i32, 2>, value: ArrayMut<i32, 2>, column: ArrayMut<i32, 2>) {
-///     let x = x.load([0, 0], [2, 4]);
+///     let x = x.load((0, 0), [2, 4]);
 ///     let columns = ct::indices([2, 4], 1);
 ///     let (v, c) = ct::reduce((x, columns), 1, (i32::MIN, -1), |(va, ca), (vb, cb)| {
 ///         let later = vb.ge(va);
 ///         (later.select(vb, va), later.select(cb, ca))
 ///     });
-///     value.store([0, 0], v);
-///     column.store([0, 0], c);
+///     value.store((0, 0), v);
+///     column.store((0, 0), c);
 /// }
 ///
 /// let device = ct::Device::cpu();

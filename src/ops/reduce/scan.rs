@@ -256,7 +256,7 @@ impl<T: Number, const R: usize> Tile<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn sums(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
-    ///     y.store([0, 0], x.load([0, 0], [2, 4]).cumsum(1));
+    ///     y.store((0, 0), x.load((0, 0), [2, 4]).cumsum(1));
     /// }
     ///
     /// let device = ct::Device::cpu();

@@ -331,7 +331,7 @@ pub trait Stack: Sealed + Sized {
 ///
 /// fn pairs(x: Array<i32, 1>, y: ArrayMut<i32, 2>) {
 ///     let x = x.load(0, [4]);
-///     y.store([0, 0], ct::stack([x, x * 10], 1));
+///     y.store((0, 0), ct::stack([x, x * 10], 1));
 /// }
 ///
 /// let device = ct::Device::cpu();
@@ -455,8 +455,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn corner(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
-    ///     let x = x.load([0, 0], [4, 4]);
-    ///     y.store([0, 0], x.extract((ct::bid(0) + 1, 0), [2, 2]));
+    ///     let x = x.load((0, 0), [4, 4]);
+    ///     y.store((0, 0), x.extract((ct::bid(0) + 1, 0), [2, 2]));
     /// }
     ///
     /// let device = ct::Device::cpu();

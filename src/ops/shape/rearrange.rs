@@ -154,7 +154,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     /// use cutlet::prelude::*;
     ///
     /// fn backwards(x: Array<i32, 2>, y: ArrayMut<i32, 2>) {
-    ///     y.store([0, 0], x.load([0, 0], [2, 4]).flip(1));
+    ///     y.store((0, 0), x.load((0, 0), [2, 4]).flip(1));
     /// }
     ///
     /// let device = ct::Device::cpu();

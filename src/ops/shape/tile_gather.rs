@@ -53,8 +53,8 @@ impl Trace {
 }
 
 impl<T: ByteSized, const R: usize> Tile<T, R> {
-    /// Gathers the elements at these positions along an axis: element `[i, j]` of
-    /// `x.gather(1, index)` is element `[i, index[i, j]]` of `x`. Positions outside of the tile are
+    /// Gathers the elements at these positions along an axis: element `(i, j)` of
+    /// `x.gather(1, index)` is element `(i, index[i, j])` of `x`. Positions outside of the tile are
     /// clamped. The extents of `index` along the other axes are those of the tile.
     ///
     /// The ptx back end uses shuffles between the threads that hold the elements, or shared memory.

@@ -10,7 +10,7 @@ use crate::util::sort;
 
 /// The number of threads of a warp, and the maximum of a tile block.
 const WARP: i64 = 32;
-const MOST_THREADS: i64 = 1024;
+const MAX_THREADS: i64 = 1024;
 
 /// Layouts that [`Tile::with_layout`] accepts: [`Modes`], as constructed by
 /// `local(..) * spatial(..)`, and [`Layout`].
@@ -101,14 +101,14 @@ impl Trace {
             self.report(place, message, &[&fitting(own, &shape)]);
             return None;
         }
-        if !(WARP..=MOST_THREADS).contains(&threads) {
+        if !(WARP..=MAX_THREADS).contains(&threads) {
             let way_out = match threads {
                 ..WARP if WARP % threads == 0 => format!(
                     "a warp has {WARP}: replicas of the threads, `.replicate({})`, or fewer elements in `local`",
                     WARP / threads
                 ),
-                ..WARP => format!("a tile block has {WARP} to {MOST_THREADS} threads, a power of two"),
-                _ => format!("a tile block has {MOST_THREADS} threads at most: more elements in `local`"),
+                ..WARP => format!("a tile block has {WARP} to {MAX_THREADS} threads, a power of two"),
+                _ => format!("a tile block has {MAX_THREADS} threads at most: more elements in `local`"),
             };
             self.report(place, format!("`with_layout`: a layout for {threads} threads"), &[&way_out]);
             return None;

@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::element::{Float, Number};
 use crate::ir::{CmpPred, Value};
 use crate::ops::support::axis::Axis;
-use crate::ops::support::expr_builder::{Calc, float_formula, formula, functions};
+use crate::ops::support::expr_builder::{ExprBuilder, float_formula, formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -59,7 +59,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).silu() - ct::astile([0.0, 0.7310586])).abs().lt(1e-6));
     /// # });
     /// ```
-    silu = |c: &mut Calc<'_>, x| {
+    silu = |c: &mut ExprBuilder<'_>, x| {
         let sigmoid = sigmoid(c, x);
         c.mul(x, sigmoid)
     };
@@ -72,7 +72,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).gelu() - ct::astile([0.0, 0.8413447])).abs().lt(1e-6));
     /// # });
     /// ```
-    gelu = |c: &mut Calc<'_>, x| {
+    gelu = |c: &mut ExprBuilder<'_>, x| {
         let root = c.number(std::f64::consts::FRAC_1_SQRT_2);
         let scaled = c.mul(x, root);
         let erf = super::special_functions::erf(c, scaled);
@@ -86,7 +86,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).gelu_tanh() - ct::astile([0.0, 0.841192])).abs().lt(1e-6));
     /// # });
     /// ```
-    gelu_tanh = |c: &mut Calc<'_>, x| {
+    gelu_tanh = |c: &mut ExprBuilder<'_>, x| {
         let (cube, factor) = (c.number(0.044_715), c.number(0.797_884_560_802_865_4));
         let square = c.mul(x, x);
         let term = c.mul(square, cube);
@@ -103,7 +103,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 100.0]).softplus() - ct::astile([0.6931472, 100.0])).abs().lt(1e-6));
     /// # });
     /// ```
-    softplus = |c: &mut Calc<'_>, x| {
+    softplus = |c: &mut ExprBuilder<'_>, x| {
         let zero = c.number(0.0);
         let power = vanishing_power(c, x);
         let log = super::special_functions::log1p(c, power);
@@ -113,13 +113,13 @@ functions! {
 }
 
 /// exp(-|x|).
-fn vanishing_power(c: &mut Calc<'_>, x: Value) -> Value {
+fn vanishing_power(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let magnitude = c.abs(x);
     let minus = c.neg(magnitude);
     c.exp(minus)
 }
 
-fn sigmoid(c: &mut Calc<'_>, x: Value) -> Value {
+fn sigmoid(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let (power, one) = (vanishing_power(c, x), c.number(1.0));
     let divisor = c.add(power, one);
     let negative = c.is_number(CmpPred::Lt, x, 0.0);
@@ -128,7 +128,7 @@ fn sigmoid(c: &mut Calc<'_>, x: Value) -> Value {
 }
 
 /// x (1 + y) / 2, which is 0 if y is -1.
-fn halved_product(c: &mut Calc<'_>, x: Value, y: Value) -> Value {
+fn halved_product(c: &mut ExprBuilder<'_>, x: Value, y: Value) -> Value {
     let (one, half) = (c.number(1.0), c.number(0.5));
     let sum = c.add(y, one);
     let share = c.mul(sum, half);

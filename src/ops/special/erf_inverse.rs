@@ -7,7 +7,7 @@
 use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
-use crate::ops::support::expr_builder::{Calc, float_formula, functions};
+use crate::ops::support::expr_builder::{ExprBuilder, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -143,7 +143,7 @@ const END_DOUBLE: [f64; 20] = [
     4.447708095706375e-12,
 ];
 
-fn erfinv(c: &mut Calc<'_>, x: Value) -> Value {
+fn erfinv(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let (near_center, near_end, near): (_, _, &[f64]) = match c.dtype {
         DType::F64 => (3.125, 6.25, &NEAR_DOUBLE),
         _ => (2.5, 5.0, &NEAR_SINGLE),
@@ -154,7 +154,7 @@ fn erfinv(c: &mut Calc<'_>, x: Value) -> Value {
     let log = c.log(product);
     let w = c.neg(log);
     let root = c.sqrt(w);
-    let factor = |c: &mut Calc<'_>, at, center, terms: &[f64]| {
+    let factor = |c: &mut ExprBuilder<'_>, at, center, terms: &[f64]| {
         let center = c.number(center);
         let at = c.sub(at, center);
         c.polynomial(at, terms)

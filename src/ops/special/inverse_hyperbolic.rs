@@ -3,7 +3,7 @@
 use super::special_functions::log1p;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
-use crate::ops::support::expr_builder::{Calc, float_formula, functions};
+use crate::ops::support::expr_builder::{ExprBuilder, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -31,7 +31,7 @@ functions! {
     /// }
     /// # Ok::<(), ct::Error>(())
     /// ```
-    asinh = |c: &mut Calc<'_>, x| {
+    asinh = |c: &mut ExprBuilder<'_>, x| {
         let (a, one) = (c.abs(x), c.number(1.0));
         let square = c.mul(a, a);
         let sum = c.add(square, one);
@@ -51,7 +51,7 @@ functions! {
     /// ct::assert!((ct::astile([1.0f32, 1.5430806]).acosh() - ct::astile([0.0, 1.0])).abs().lt(1e-6));
     /// # });
     /// ```
-    acosh = |c: &mut Calc<'_>, x| {
+    acosh = |c: &mut ExprBuilder<'_>, x| {
         let (one, two) = (c.number(1.0), c.number(2.0));
         let less = c.sub(x, one);
         let sum = c.add(less, two);
@@ -72,7 +72,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 0.7615942]).atanh() - ct::astile([0.0, 1.0])).abs().lt(1e-5));
     /// # });
     /// ```
-    atanh = |c: &mut Calc<'_>, x| {
+    atanh = |c: &mut ExprBuilder<'_>, x| {
         let (a, one, half) = (c.abs(x), c.number(1.0), c.number(0.5));
         let (twice, less) = (c.add(a, a), c.sub(one, a));
         let ratio = c.div(twice, less);
@@ -83,7 +83,7 @@ functions! {
 }
 
 /// log 2a if `a` exceeds [`LARGE`], else `near`.
-fn log_if_large(c: &mut Calc<'_>, a: Value, near: Value) -> Value {
+fn log_if_large(c: &mut ExprBuilder<'_>, a: Value, near: Value) -> Value {
     let (log, ln2) = (c.log(a), c.number(std::f64::consts::LN_2));
     let log = c.add(log, ln2);
     let large = c.is_number(CmpPred::Gt, a, LARGE);

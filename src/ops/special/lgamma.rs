@@ -12,7 +12,7 @@ use super::sincospi::turned;
 use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
-use crate::ops::support::expr_builder::{Calc, float_formula, functions};
+use crate::ops::support::expr_builder::{ExprBuilder, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -111,7 +111,7 @@ const FAR_DOUBLE: [f64; 9] = [
     0.05904517686956317,
 ];
 
-fn lgamma(c: &mut Calc<'_>, x: Value) -> Value {
+fn lgamma(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let (one, zero, infinity) = (c.number(1.0), c.number(0.0), c.number(f64::INFINITY));
     let magnitude = c.abs(x);
     let small = c.is_number(CmpPred::Lt, magnitude, 0.5);
@@ -142,7 +142,7 @@ fn lgamma(c: &mut Calc<'_>, x: Value) -> Value {
     c.select(infinite, infinity, value)
 }
 
-fn near(c: &mut Calc<'_>, y: Value) -> Value {
+fn near(c: &mut ExprBuilder<'_>, y: Value) -> Value {
     let terms: &[f64] = if c.dtype == DType::F64 { &NEAR_DOUBLE } else { &NEAR_SINGLE };
     let (one, two, center) = (c.number(1.0), c.number(2.0), c.number(1.5));
     let (less, more) = (c.sub(y, center), c.add(y, center));
@@ -153,7 +153,7 @@ fn near(c: &mut Calc<'_>, y: Value) -> Value {
     c.mul(zeros, factor)
 }
 
-fn far(c: &mut Calc<'_>, y: Value) -> Value {
+fn far(c: &mut ExprBuilder<'_>, y: Value) -> Value {
     let terms: &[f64] = if c.dtype == DType::F64 { &FAR_DOUBLE } else { &FAR_SINGLE };
     let (one, half, rest) = (c.number(1.0), c.number(0.5), c.number(0.418_938_533_204_672_7));
     let inverse = c.div(one, y);

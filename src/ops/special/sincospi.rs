@@ -7,7 +7,7 @@
 use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
-use crate::ops::support::expr_builder::{Calc, float_formula, functions};
+use crate::ops::support::expr_builder::{ExprBuilder, float_formula, functions};
 use crate::ops::support::operand::{methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -29,7 +29,7 @@ functions! {
     /// assert_eq!(y.to_vec()?, [1.0, 0.0, 0.0, 0.0, 0.0, -1.0, 1.0, 1.0]);
     /// # Ok::<(), ct::Error>(())
     /// ```
-    sinpi = |c: &mut Calc<'_>, x| {
+    sinpi = |c: &mut ExprBuilder<'_>, x| {
         let magnitude = c.abs(x);
         let turned = turned(c, magnitude)[0];
         let one = c.number(1.0);
@@ -44,7 +44,7 @@ functions! {
     /// ct::assert!(ct::astile([0.5f32, 1.0]).cospi().eq(ct::astile([0.0, -1.0])));
     /// # });
     /// ```
-    cospi = |c: &mut Calc<'_>, x| {
+    cospi = |c: &mut ExprBuilder<'_>, x| {
         let magnitude = c.abs(x);
         turned(c, magnitude)[1]
     };
@@ -81,7 +81,7 @@ const COSINE_DOUBLE: [f64; 7] = [
 ];
 
 /// sin(π a) and cos(π a) for `a` that is not negative.
-pub(crate) fn turned(c: &mut Calc<'_>, a: Value) -> [Value; 2] {
+pub(crate) fn turned(c: &mut ExprBuilder<'_>, a: Value) -> [Value; 2] {
     let (half, two) = (c.number(0.5), c.number(2.0));
     // The remainder of whole turns, from 0 to 2, and the remainder of the nearest quarter.
     let turns = c.mul(a, half);
@@ -97,13 +97,13 @@ pub(crate) fn turned(c: &mut Calc<'_>, a: Value) -> [Value; 2] {
     // 0 - 0 is a positive zero.
     let zero = c.number(0.0);
     let (less_sine, less_cosine) = (c.sub(zero, sine), c.sub(zero, cosine));
-    let chosen = |c: &mut Calc<'_>, whole, quarters: [Value; 3]| {
+    let chosen = |c: &mut ExprBuilder<'_>, whole, quarters: [Value; 3]| {
         is.into_iter().zip(quarters).fold(whole, |chosen, (is, quarter)| c.select(is, quarter, chosen))
     };
     [chosen(c, sine, [cosine, less_sine, less_cosine]), chosen(c, cosine, [less_sine, less_cosine, sine])]
 }
 
-fn sine(c: &mut Calc<'_>, r: Value) -> Value {
+fn sine(c: &mut ExprBuilder<'_>, r: Value) -> Value {
     // π as the sum of two numbers of the type.
     let (high, low, terms): (_, _, &[f64]) = match c.dtype {
         DType::F64 => (std::f64::consts::PI, 1.224_646_799_147_353_2e-16, &SINE_DOUBLE),
@@ -117,7 +117,7 @@ fn sine(c: &mut Calc<'_>, r: Value) -> Value {
     c.fma(r, high, rest)
 }
 
-fn cosine(c: &mut Calc<'_>, r: Value) -> Value {
+fn cosine(c: &mut ExprBuilder<'_>, r: Value) -> Value {
     let terms: &[f64] = if c.dtype == DType::F64 { &COSINE_DOUBLE } else { &COSINE_SINGLE };
     let (square, one) = (c.mul(r, r), c.number(1.0));
     let terms = c.polynomial(square, terms);

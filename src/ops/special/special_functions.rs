@@ -15,7 +15,7 @@
 use crate::dtype::DType;
 use crate::element::Float;
 use crate::ir::{CmpPred, Value};
-use crate::ops::support::expr_builder::{Calc, float_formula, functions};
+use crate::ops::support::expr_builder::{ExprBuilder, float_formula, functions};
 use crate::ops::support::operand::{BroadcastOperand, arg_of, methods, value};
 use crate::tile::{Scalar, Tile, caller_location};
 
@@ -37,7 +37,7 @@ functions! {
     /// ct::assert!((ct::astile([100.0f32, 0.1]).log10() - ct::astile([2.0, -1.0])).abs().lt(1e-6));
     /// # });
     /// ```
-    log10 = |c: &mut Calc<'_>, x| {
+    log10 = |c: &mut ExprBuilder<'_>, x| {
         let (log, factor) = (c.log(x), c.number(std::f64::consts::LOG10_E));
         c.mul(log, factor)
     };
@@ -85,7 +85,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).asin() - ct::astile([0.0, 1.5707964])).abs().lt(1e-6));
     /// # });
     /// ```
-    asin = |c: &mut Calc<'_>, x| {
+    asin = |c: &mut ExprBuilder<'_>, x| {
         let other = other_side(c, x);
         c.atan2(x, other)
     };
@@ -97,7 +97,7 @@ functions! {
     /// ct::assert!((ct::astile([1.0f32, 0.0]).acos() - ct::astile([0.0, 1.5707964])).abs().lt(1e-6));
     /// # });
     /// ```
-    acos = |c: &mut Calc<'_>, x| {
+    acos = |c: &mut ExprBuilder<'_>, x| {
         let other = other_side(c, x);
         c.atan2(other, x)
     };
@@ -109,7 +109,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 1.0]).atan() - ct::astile([0.0, 0.7853982])).abs().lt(1e-6));
     /// # });
     /// ```
-    atan = |c: &mut Calc<'_>, x| {
+    atan = |c: &mut ExprBuilder<'_>, x| {
         let one = c.number(1.0);
         c.atan2(x, one)
     };
@@ -143,7 +143,7 @@ functions! {
     /// ct::assert!((ct::astile([0.0f32, 5.0]).erfc() / ct::astile([1.0, 1.53746e-12]) - 1.0).abs().lt(1e-5));
     /// # });
     /// ```
-    erfc = |c: &mut Calc<'_>, x| errors(c, x)[1];
+    erfc = |c: &mut ExprBuilder<'_>, x| errors(c, x)[1];
     /// `1.0 / self`.
     ///
     /// ```
@@ -152,7 +152,7 @@ functions! {
     /// ct::assert!(ct::astile([4.0f32, 0.0]).recip().eq(ct::astile([0.25, f32::INFINITY])));
     /// # });
     /// ```
-    recip = |c: &mut Calc<'_>, x| {
+    recip = |c: &mut ExprBuilder<'_>, x| {
         let one = c.number(1.0);
         c.div(one, x)
     };
@@ -189,7 +189,7 @@ methods! { [Float]
     }
 }
 
-fn exp10(c: &mut Calc<'_>, x: Value) -> Value {
+fn exp10(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     // log2 10 as the sum of two numbers of the type.
     let (high, low) = match c.dtype {
         DType::F64 => (std::f64::consts::LOG2_10, 1.661_617_516_973_592e-16),
@@ -211,7 +211,7 @@ fn exp10(c: &mut Calc<'_>, x: Value) -> Value {
     c.select(positive, kept, power)
 }
 
-fn expm1(c: &mut Calc<'_>, x: Value) -> Value {
+fn expm1(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let (power, one) = (c.exp(x), c.number(1.0));
     let less = c.sub(power, one);
     let log = c.log(power);
@@ -227,7 +227,7 @@ fn expm1(c: &mut Calc<'_>, x: Value) -> Value {
     c.select(is_near, near, less)
 }
 
-pub(super) fn log1p(c: &mut Calc<'_>, x: Value) -> Value {
+pub(super) fn log1p(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let one = c.number(1.0);
     let sum = c.add(x, one);
     let log = c.log(sum);
@@ -240,7 +240,7 @@ pub(super) fn log1p(c: &mut Calc<'_>, x: Value) -> Value {
     c.select(is_near, near, log)
 }
 
-fn cbrt(c: &mut Calc<'_>, x: Value) -> Value {
+fn cbrt(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let a = c.abs(x);
     let (log, third) = (c.log2(a), c.number(1.0 / 3.0));
     let power = c.mul(log, third);
@@ -258,7 +258,7 @@ fn cbrt(c: &mut Calc<'_>, x: Value) -> Value {
 }
 
 /// √(1 - x²): the other leg of a right triangle with hypotenuse 1.
-fn other_side(c: &mut Calc<'_>, x: Value) -> Value {
+fn other_side(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     let one = c.number(1.0);
     let (less, more) = (c.sub(one, x), c.add(one, x));
     let product = c.mul(less, more);
@@ -336,12 +336,12 @@ const TAIL_DOUBLE: [f64; 23] = [
     1.9717656765049794e-09,
 ];
 
-pub(super) fn erf(c: &mut Calc<'_>, x: Value) -> Value {
+pub(super) fn erf(c: &mut ExprBuilder<'_>, x: Value) -> Value {
     errors(c, x)[0]
 }
 
 /// erf and erfc of `x`.
-fn errors(c: &mut Calc<'_>, x: Value) -> [Value; 2] {
+fn errors(c: &mut ExprBuilder<'_>, x: Value) -> [Value; 2] {
     let (center, last, near, tail): (_, _, &[f64], &[f64]) = match c.dtype {
         DType::F64 => (4.0, 28.0, &ERF_DOUBLE, &TAIL_DOUBLE),
         _ => (2.0, 10.5, &ERF_SINGLE, &TAIL_SINGLE),

@@ -9,7 +9,7 @@ use crate::tile::{Arg, Place, TileLike, Trace};
 use crate::types::float_codec;
 
 /// Builder of expressions over values of one element type and shape.
-pub(crate) struct Calc<'t> {
+pub(crate) struct ExprBuilder<'t> {
     t: &'t mut Trace,
     pub dtype: DType,
     signed: bool,
@@ -30,9 +30,9 @@ const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 const WRAP: Attr = Attr::Overflow(Overflow::None);
 const UNSIGNED: Attr = Attr::Sign(Sign::Unsigned);
 
-impl<'t> Calc<'t> {
-    pub fn new(t: &'t mut Trace, dtype: DType, signed: bool, shape: &'t [i64]) -> Calc<'t> {
-        Calc { t, dtype, signed, shape }
+impl<'t> ExprBuilder<'t> {
+    pub fn new(t: &'t mut Trace, dtype: DType, signed: bool, shape: &'t [i64]) -> ExprBuilder<'t> {
+        ExprBuilder { t, dtype, signed, shape }
     }
 
     fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>) -> Value {
@@ -137,7 +137,7 @@ impl<'t> Calc<'t> {
         };
         let (top, shape) = (1u64 << (float.bits() - 1), self.shape);
         let [a, b] = [a, b].map(|v| self.t.put(Opcode::Bitcast, &[v], vec![], int, shape));
-        let mut ints = Calc::new(self.t, int, false, shape);
+        let mut ints = ExprBuilder::new(self.t, int, false, shape);
         let (low, high) = (ints.bits(top - 1), ints.bits(top));
         let (magnitude, sign) = (ints.and(a, low), ints.and(b, high));
         let joined = ints.or(magnitude, sign);
@@ -151,7 +151,7 @@ pub(crate) fn float_formula<X: TileLike>(
     place: Place,
     name: &str,
     operands: &[Arg],
-    formula: impl FnOnce(&mut Calc<'_>, &[Value]) -> Value,
+    formula: impl FnOnce(&mut ExprBuilder<'_>, &[Value]) -> Value,
 ) -> X {
     elementwise(place, name, operands, |t, v, shape| {
         let (own, wide) = (X::Elem::DTYPE, wide::<X>());
@@ -160,7 +160,7 @@ pub(crate) fn float_formula<X: TileLike>(
             false => t.put(Opcode::FToF, &[v], vec![NEAREST], to, shape),
         };
         let v: Vec<Value> = v.iter().map(|&v| rounded(t, v, wide)).collect();
-        let result = formula(&mut Calc::new(t, wide, true, shape), &v);
+        let result = formula(&mut ExprBuilder::new(t, wide, true, shape), &v);
         rounded(t, result, own)
     })
 }
@@ -175,10 +175,10 @@ pub(crate) fn formula<X: TileLike>(
     place: Place,
     name: &str,
     operands: &[Arg],
-    formula: impl FnOnce(&mut Calc<'_>, &[Value]) -> Value,
+    formula: impl FnOnce(&mut ExprBuilder<'_>, &[Value]) -> Value,
 ) -> X {
     elementwise(place, name, operands, |t, v, shape| {
-        formula(&mut Calc::new(t, X::Elem::DTYPE, X::Elem::SIGNED, shape), v)
+        formula(&mut ExprBuilder::new(t, X::Elem::DTYPE, X::Elem::SIGNED, shape), v)
     })
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Counted {
 }
 
 /// Maximum number of values that a proof visits.
-const MOST_VALUES: u32 = 1000;
+const MAX_VALUES: u32 = 1000;
 
 impl Trace {
     /// Ensures that a count fits i32 by one of the first three methods of the file's head. Returns
@@ -133,7 +133,7 @@ impl Trace {
     /// Returns true if a value is computed from one of a kind.
     fn follows_from(&self, value: Value, kind: impl Fn(&Trace, Value) -> bool) -> bool {
         let (mut seen, mut rest) = (rustc_hash::FxHashSet::default(), vec![value]);
-        while let Some(value) = rest.pop().filter(|_| seen.len() < MOST_VALUES as usize) {
+        while let Some(value) = rest.pop().filter(|_| seen.len() < MAX_VALUES as usize) {
             if kind(self, value) {
                 return true;
             }
@@ -148,7 +148,7 @@ impl Trace {
 
     /// Returns true if the trace shows that an extent fits i32.
     pub(crate) fn fits(&self, value: Value) -> bool {
-        Proof { t: self, rest: MOST_VALUES }.fits(value)
+        Proof { t: self, rest: MAX_VALUES }.fits(value)
     }
 }
 

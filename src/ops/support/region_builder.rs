@@ -9,9 +9,9 @@ use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Region, Scalar, Source, Tile, ValueHandle, record};
 
 /// Maximum depth of nested bodies.
-const MOST_NESTED: usize = 200;
+const MAX_NESTED: usize = 200;
 /// Number of deeper bodies after which the kernel panics.
-const MOST_ASKED: u32 = 1000;
+const MAX_DEEPER_BODIES: u32 = 1000;
 
 /// The condition of a branch or loop: `Scalar<bool>`, a one-element `Tile<bool, N>`, or a host
 /// `bool`, which is decided while tracing.
@@ -215,12 +215,12 @@ impl Body {
     /// # Panics
     /// If the kernel continues to nest bodies after the report.
     pub fn is_too_deep(self) -> bool {
-        let (depth, asked) = record(|t| (t.builder.open_blocks().len(), t.nest_too_deeply(MOST_NESTED)));
-        if depth <= MOST_NESTED {
+        let (depth, asked) = record(|t| (t.builder.open_blocks().len(), t.nest_too_deeply(MAX_NESTED)));
+        if depth <= MAX_NESTED {
             return false;
         }
-        let message = format!("`{}`: bodies are nested deeper than {MOST_NESTED}", self.name);
-        assert!(asked < MOST_ASKED, "{message}, and the kernel calls itself again and again");
+        let message = format!("`{}`: bodies are nested deeper than {MAX_NESTED}", self.name);
+        assert!(asked < MAX_DEEPER_BODIES, "{message}, and the kernel calls itself again and again");
         let way_out = "a function that calls itself under a condition which only the running kernel knows is traced for \
                        ever: write a loop";
         record(|t| t.report(self.place, message, &[way_out]));

@@ -20,7 +20,7 @@ use super::term::{Term, Terms, Var};
 use super::verdict::{Reason, Witness};
 
 /// Maximum number of compared cells of one part.
-const MOST_CELLS: usize = 1 << 18;
+const MAX_CELLS: usize = 1 << 18;
 
 /// Numbers of tile blocks along the axes; `None` for axes without a part.
 type Blocks = [Option<i64>; 3];
@@ -230,7 +230,7 @@ fn places(terms: &Terms, side: &Side<'_>, part: &Part, dims: &[usize]) -> Option
         if all.last() != Some(&entry) {
             all.push(entry);
         }
-        if all.len() > MOST_CELLS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if all.len() > MAX_CELLS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     match enumerate(terms, side.ranges, &vars, (&part.conditions, &starts), &mut visit) {
         Outcome::Complete => Some(all),
@@ -334,7 +334,7 @@ fn each_cell(
     }
     let cells = bounds.iter().fold(1usize, |all, (from, to)| all.saturating_mul((to - from) as usize));
     *count = count.saturating_add(cells);
-    if *count > MOST_CELLS {
+    if *count > MAX_CELLS {
         return false;
     }
     let mut cell: Vec<i64> = bounds.iter().map(|&(from, _)| from).collect();

@@ -15,7 +15,7 @@ use super::term::{Term, Terms, Var};
 use super::verdict::Reason;
 
 /// Maximum number of marked elements.
-const MOST_ELEMENTS: i64 = 1 << 23;
+const MAX_ELEMENTS: i64 = 1 << 23;
 
 /// Result of a check of coverage.
 pub(super) enum Coverage {
@@ -36,11 +36,11 @@ pub(super) fn check(terms: &mut Terms, ranges: &Ranges, stores: &[&Access], whol
     let unknown = stores.iter().find_map(|store| store.unknown(terms)).map(Reason::Data);
     let too_large = Reason::Op(stores[0].op, "stores too many elements to be counted");
     let all: i64 = whole.extents.iter().fold(1, |all: i64, &n| all.saturating_mul(n));
-    if all > MOST_ELEMENTS {
+    if all > MAX_ELEMENTS {
         return Coverage::Unknown(unknown.unwrap_or(too_large));
     }
     let reach: i64 = whole.extents.iter().zip(&whole.strides).map(|(n, stride)| (n - 1) * stride).sum();
-    if !(0..4 * MOST_ELEMENTS).contains(&reach) {
+    if !(0..4 * MAX_ELEMENTS).contains(&reach) {
         return Coverage::Unknown(unknown.unwrap_or(too_large));
     }
     let mut marked = vec![false; reach as usize + 1];

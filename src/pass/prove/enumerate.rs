@@ -11,7 +11,7 @@ use super::interval::{Interval, Ranges};
 use super::term::{Fun, Node, Term, Terms, Var, evaluate};
 
 /// Maximum number of computed terms of one decision.
-const MOST_STEPS: u64 = 1 << 23;
+const MAX_STEPS: u64 = 1 << 23;
 
 /// Result of an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl<'t> Enumeration<'t, '_, '_> {
     /// Computes the terms of a level. Returns whether its conditions hold, `None` beyond the limit.
     fn compute(&mut self, level: usize) -> Option<bool> {
         self.steps += 1 + self.levels[level].steps.len() as u64;
-        if self.steps > MOST_STEPS {
+        if self.steps > MAX_STEPS {
             return None;
         }
         for step in &self.levels[level].steps {

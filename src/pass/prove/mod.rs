@@ -54,7 +54,7 @@ use crate::error::{Diagnostic, Location};
 use crate::ir::{BlockId, Def, Elem, Entry, Module, OpId, Value};
 
 /// Limit of ops whose accesses are analysed without a request.
-const MOST_WEIGHT: usize = 4000;
+const MAX_WEIGHT: usize = 4000;
 
 /// Argument of a parameter.
 #[derive(Clone, Debug)]
@@ -130,7 +130,7 @@ pub(crate) fn remove_needless_checks(
 pub(crate) fn remove_proved_checks(module: &mut Module) {
     let Some(body) = module.entries.first().map(|entry| entry.body) else { return };
     // Ranges of single values (`IntRanges`) decide most checks of other kernels, at lower costs.
-    if module.required.is_empty() || weight(module, body, 1) > MOST_WEIGHT {
+    if module.required.is_empty() || weight(module, body, 1) > MAX_WEIGHT {
         return;
     }
     let mut walk = Walk::of_facts(module, body);

@@ -13,10 +13,10 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::ir::{CmpPred, Rounding, Sign, Value};
 
 /// Maximum number of nodes of a term.
-const MOST_NODES: u32 = 1 << 16;
+const MAX_NODES: u32 = 1 << 16;
 
 /// Maximum number of nodes of a term that depends on data.
-const MOST_NODES_WITH_DATA: u32 = 256;
+const MAX_NODES_WITH_DATA: u32 = 256;
 
 /// Handle of a term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -142,7 +142,7 @@ impl Terms {
     /// computed.
     pub fn is_too_large(&self, term: Term) -> bool {
         let facts = &self.facts[term.0 as usize];
-        facts.size > if facts.data.is_some() { MOST_NODES_WITH_DATA } else { MOST_NODES }
+        facts.size > if facts.data.is_some() { MAX_NODES_WITH_DATA } else { MAX_NODES }
     }
 
     pub fn constant(&mut self, value: i64) -> Term {

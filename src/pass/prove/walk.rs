@@ -19,7 +19,7 @@ use crate::ir::{
 };
 
 /// Maximum number of loops whose iterations are variables.
-const MOST_LOOPS: usize = 256;
+const MAX_LOOPS: usize = 256;
 
 /// A terminator inside of a branch.
 pub(super) struct Exit {
@@ -311,7 +311,7 @@ impl<'m> Walk<'m> {
         let bits = self.values.bits(counter)?;
         let [lower, upper, step] = [0, 1, 2].map(|group| self.values.term(op.group(group)[0]));
         let number = self.iterations.len();
-        if number >= MOST_LOOPS && !self.iterations.contains_key(&id) {
+        if number >= MAX_LOOPS && !self.iterations.contains_key(&id) {
             return None;
         }
         let var = *self.iterations.entry(id).or_insert(Var::Iteration(number as u32));

@@ -24,7 +24,7 @@ use crate::tile::{Array, ArrayMut, Tracer};
 /// use cutlet::prelude::*;
 ///
 /// fn add(a: ct::TiledView<Array<f32, 2>, 2>, b: Array<f32, 2>, c: ct::TiledView<ArrayMut<f32, 2>, 2>) {
-///     let at = [ct::bid(0), ct::bid(1)];
+///     let at = (ct::bid(0), ct::bid(1));
 ///     c.store(at, a.load(at) + b.load(at, [32, 64]));
 /// }
 ///

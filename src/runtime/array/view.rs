@@ -80,9 +80,11 @@ macro_rules! example {
 }
 pub(super) use example;
 
-/// Methods of arrays and both kinds of view: the type and its lifetime; the type of its parts;
-/// `self` and its form as a receiver; the view that it is; whether it is a part; its expression in
-/// the examples, from an array.
+/// Methods of arrays and both kinds of view. The operands are:
+///
+/// * the type and its lifetime, and the type of its parts;
+/// * `self` and its form as a receiver, and the view that it is;
+/// * a flag of parts, and the expression in the examples, from an array.
 macro_rules! array_methods {
     ($name:ident[$($life:tt)*], $part:ident<$part_life:lifetime>; $this:ident [$($borrow:tt)?] $view:expr, $is_part:expr; $make:literal) => {
         impl<$($life)* T: Element, const R: usize> $name<$($life)* T, R> {

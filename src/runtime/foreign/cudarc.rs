@@ -597,8 +597,8 @@ tuples! {
 /// use cutlet::prelude::*;
 ///
 /// fn double(x: Array<f32, 2>, y: ArrayMut<f32, 2>) {
-///     let x = x.load([ct::bid(0), ct::bid(1)], [16, 16]);
-///     y.store([ct::bid(0), ct::bid(1)], x + x);
+///     let x = x.load((ct::bid(0), ct::bid(1)), [16, 16]);
+///     y.store((ct::bid(0), ct::bid(1)), x + x);
 /// }
 ///
 /// let stream = CudaContext::new(0)?.new_stream()?;

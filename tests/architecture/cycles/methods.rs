@@ -4,8 +4,9 @@
 //! Sources have no types, so a call counts only if its method is certain:
 //! * `self.m()` and `Self::m()` in an `impl` block of a type call the method `m` of this type. So
 //!   do `this.m()`, and `lowering.m()` for the type `Lowering` ([`VARIABLES`]).
-//! * `x.m()` and `x.y.m()` call the only method with this name in the crate, unless `std` has one,
-//!   too, or all methods of the type are in one file.
+//!   A type of the library may have the method itself.
+//! * `x.m()` and `x.y.m()` call the only method with this name in the crate. Exceptions: `std` has
+//!   the method, or for other crates the library, or all methods of the type are in one file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,6 +63,7 @@ const STD: &[&str] = &[
     "sum",
     "swap",
     "take",
+    "then",
     "truncate",
     "write",
     "zip",
@@ -175,6 +177,7 @@ pub fn edges(tree: &Tree) -> Vec<(Name, Name, String)> {
             *files_of.entry((room(file), owner)).or_default() += 1;
         }
     }
+    let is_declared = |owner: &String| tree.files.values().any(|file| file.defines.contains(owner));
     let mut edges = Vec::new();
     for (file, content) in &tree.files {
         for (receiver, name) in &content.methods.calls {
@@ -186,6 +189,7 @@ pub fn edges(tree: &Tree) -> Vec<(Name, Name, String)> {
                 if files.contains(&file) { Vec::new() } else { files }
             };
             let files = match receiver {
+                Receiver::Own(owner) if tree.library.contains(name) && !is_declared(owner) => Vec::new(),
                 Receiver::Own(owner) => of_type(&|other| other == owner),
                 Receiver::Named(variable) if variable == "this" => {
                     of_type(&|other| content.methods.defined.contains_key(other))
@@ -194,8 +198,14 @@ pub fn edges(tree: &Tree) -> Vec<(Name, Name, String)> {
                     of_type(&|other| VARIABLES.contains(&(variable, other)))
                 }
                 Receiver::Named(_) | Receiver::Other => match found {
-                    [(other, owner)] if *other != file && !STD.contains(&name.as_str()) => {
-                        if files_of[&(room(other), *owner)] > 1 { vec![*other] } else { Vec::new() }
+                    [(other, owner)]
+                        if *other != file && !STD.contains(&name.as_str()) && !tree.library.contains(name) =>
+                    {
+                        if files_of[&(room(other), *owner)] > 1 {
+                            vec![*other]
+                        } else {
+                            Vec::new()
+                        }
                     }
                     _ => Vec::new(),
                 },

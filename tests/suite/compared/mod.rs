@@ -56,7 +56,7 @@ use crate::sums;
 /// products and of attention. (Of 8192^3 in 16 bits, records of two element types that take the
 /// same time are as unlike each other as 0.74. Rows of attention have five to seven tiles, of which
 /// two or three take nearly as long, and run in persistent forms.)
-const LEAST: [f64; 2] = [0.62, 0.25];
+const MIN_CORRELATIONS: [f64; 2] = [0.62, 0.25];
 
 /// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain
 /// launches of the comparison, which were measured, it changes no plan.
@@ -80,12 +80,12 @@ fn recorded_order() -> Result<()> {
         // With a mask and few keys, launches take the persistent form with two blocks on a
         // multiprocessor, which is not modelled.
         let is_modelled = name != "attention f16 8 16 1024 64 causal";
-        ensure!(!is_modelled || rho > LEAST[1], "{name}: rank correlation {rho:.2}");
+        ensure!(!is_modelled || rho > MIN_CORRELATIONS[1], "{name}: rank correlation {rho:.2}");
         all.push(rho);
     }
     let mean = all.iter().sum::<f64>() / all.len() as f64;
     println!("{} rows: rank correlation {mean:.2} on average", all.len());
-    ensure!(all.len() > 12 && mean > LEAST[0], "{} rows: rank correlation {mean:.2}", all.len());
+    ensure!(all.len() > 12 && mean > MIN_CORRELATIONS[0], "{} rows: rank correlation {mean:.2}", all.len());
     Ok(())
 }
 

@@ -110,9 +110,8 @@ pub fn long_row(session: Session) -> Result<()> {
     session.launch(kernel, [1], (&a, &b, &mut session.unwritten::<f32, 1>([LENGTH])?))
 }
 
-/// Attention without a softmax: scaled queries, a mask, a scaled maximum, sums of rows, two
-/// products of which the second one depends on the first one, and a residual that is loaded before
-/// the loop.
+/// Attention without a softmax: scaled queries, a mask, a scaled maximum, sums of rows. The second
+/// of two products depends on the first one, and a residual is loaded before the loop.
 pub fn two_products(session: Session) -> Result<()> {
     type Inputs = (Array<f16, 2>, Array<f16, 2>, Array<f16, 2>);
     fn kernel(

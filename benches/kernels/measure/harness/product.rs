@@ -8,8 +8,12 @@ use super::Expected;
 /// Rows that are compared: all of up to 64, else 64 spread over the matrix, the last one among
 /// them.
 pub fn sample_rows(rows: usize) -> Vec<usize> {
-    const MOST: usize = 64;
-    if rows <= MOST { (0..rows).collect() } else { (0..MOST).map(|i| i * (rows - 1) / (MOST - 1)).collect() }
+    const MAX_SAMPLES: usize = 64;
+    if rows <= MAX_SAMPLES {
+        (0..rows).collect()
+    } else {
+        (0..MAX_SAMPLES).map(|i| i * (rows - 1) / (MAX_SAMPLES - 1)).collect()
+    }
 }
 
 /// The given rows of a (m x k, row-major) times b (k x n, row-major). The scale of an element is

@@ -78,7 +78,7 @@ fn quantize_long_rows<T: Number, F: Float8>(
 ) {
     let row = ct::bid(0);
     let tiles = x.num_tiles(1, tile);
-    let load = |j: Scalar<i32>| x.load([row, j], tile).cast::<f32>();
+    let load = |j: Scalar<i32>| x.load((row, j), tile).cast::<f32>();
     let largest = ct::fold(..tiles, ct::zeros::<f32, 2>(tile), |largest, j| largest.max(load(j).abs()));
     let scale = scale_of(largest.reduce_max(1).reshape([1; 4]), F::LARGEST).reshape([1, 1]);
     scales.store((row, 0), scale);
@@ -86,7 +86,7 @@ fn quantize_long_rows<T: Number, F: Float8>(
     ct::fold(..tiles, (), |(), j| {
         let x = load(j) * factor;
         let rounded = if stochastic { x.cast_stochastic::<F>(bits(seed, [row, j], tile)) } else { x.cast::<F>() };
-        codes.store([row, j], rounded);
+        codes.store((row, j), rounded);
     });
 }
 

@@ -13,7 +13,7 @@ use crate::launch::Run;
 /// The largest number of the format.
 const LARGEST: f32 = 65024.0;
 /// The least of the largest magnitudes of rows, for which scale and reciprocal are normal.
-const LEAST: f32 = 1e-30;
+const MIN_MAGNITUDE: f32 = 1e-30;
 /// 2^112: the difference of the exponents' biases of f32 and e5m6.
 const BIAS: f32 = 5.192_297e33;
 /// Bits of the mantissa of f32 that e5m6 has not.
@@ -55,7 +55,7 @@ fn quantize<T: Number>(x: Array<T, 2>, words: ArrayMut<u32, 2>, scales: ArrayMut
     let largest = ct::fold(ct::scalar(1)..tiles, first.abs().reduce_max(1), |largest: Tile<f32, 2>, i| {
         largest.max(load(i).abs().reduce_max(1))
     });
-    let largest = largest.max(LEAST);
+    let largest = largest.max(MIN_MAGNITUDE);
     scales.store(row, (largest / LARGEST).reshape([1]));
     let factor = (ct::full([1, 1], LARGEST) / largest) * (1.0 / BIAS);
     store(words, [row, ct::scalar(0)], encode(first * factor));
@@ -106,7 +106,7 @@ fn check(name: &str, x: [usize; 2], words: [usize; 3], scales: [usize; 1]) -> ct
 ///
 /// let device = ct::Device::cpu();
 /// let (x, stream) = (device.array(&[1.0f32, -0.5, 0.25, 0.0, 0.0, 0.0, 0.0, 0.75], [1, 8])?, device.default_stream());
-/// let (mut words, mut scales, mut y) = (device.zeros([1, 1, 3])?, device.zeros([1])?, device.zeros([1, 8])?);
+/// let (mut words, mut scales, mut y) = (device.zeros([1, 1, 3])?, device.zeros([1])?, device.zeros::<f32, 2>([1, 8])?);
 /// quantize_e5m6(&stream, x.view(), words.view_mut(), scales.view_mut())?;
 /// dequantize_e5m6(&stream, words.view(), scales.view(), y.view_mut())?;
 /// assert!(y.to_vec()?.iter().zip(x.to_vec()?).all(|(y, x)| (y - x).abs() <= x.abs() / 128.0));

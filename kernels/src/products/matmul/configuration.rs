@@ -3,7 +3,7 @@
 use cutlet as ct;
 use cutlet::{Hints, Target};
 
-use super::factor::Precision;
+use super::precision::Precision;
 
 /// Assignment of tiles of the result, or of their terms, to tile blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -4,17 +4,8 @@ use cutlet as ct;
 use cutlet::element::{Element, Float, bf16, f8e4m3fn, f8e5m2, f16, tf32};
 use cutlet::prelude::*;
 
+use super::precision::Precision;
 use super::workspace::Sums;
-
-/// Accuracy of products and sums.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// f32 operands are multiplied as they are. Sums of 8-bit floats have the bits of f32.
-    #[default]
-    Full,
-    /// f32 operands are rounded to tf32 for tensor cores. Sums of 8-bit floats keep some 14 bits.
-    Fast,
-}
 
 /// Element types of the operands of products: f16, bf16, f32, f64, e4m3, e5m2, i8.
 pub trait Factor: Element {

@@ -8,7 +8,7 @@
 use cutlet as ct;
 use cutlet::prelude::*;
 
-use super::kernel::order;
+use super::tile_order::order;
 use crate::products::epilogue::Place;
 
 /// Returns the number of row tiles of all groups.

@@ -7,9 +7,11 @@ use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, Scope};
 
 use super::configuration::{Configuration, Share};
-use super::factor::{Factor, Precision};
+use super::factor::Factor;
 use super::groups;
 use super::operands::{Left, Right, Target};
+use super::precision::Precision;
+use super::tile_order::order;
 use super::weight_prefetch::{Weights, prefetch};
 use crate::norms::rows::mode;
 use crate::products::epilogue::{Place, Stage};
@@ -33,19 +35,6 @@ pub struct Form {
 
 /// Sums of parts, and flags or tickets, which are zero between two launches.
 pub type Shared<S> = Option<(ArrayMut<S, 3>, ArrayMut<i32, 1>)>;
-
-/// Returns row and column of the tile with an index. A group of rows (or columns) of tiles is
-/// traversed column by column, so that tiles of concurrent blocks share their operands. Adjacent
-/// tiles share the longer side, which clusters load once.
-pub fn order(index: Scalar<i32>, [rows, columns]: [Scalar<i32>; 2], [tm, tn, _]: [usize; 3]) -> [Scalar<i32>; 2] {
-    let (along, across) = if tm > tn { (columns, rows) } else { (rows, columns) };
-    let group = if tm > tn || tn >= 2 * tm { 16 } else { 8 };
-    let in_group = across * group;
-    let first = index / in_group * group;
-    let height = (along - first).min(group);
-    let (near, far) = (first + index % in_group % height, index % in_group / height);
-    if tm > tn { [far, near] } else { [near, far] }
-}
 
 /// Returns the sums of a range of tiles along the terms. `left` and `right` load the operands of
 /// [m, k] and [k, n].

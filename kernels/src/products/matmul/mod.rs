@@ -11,14 +11,17 @@ mod groups;
 mod kernel;
 mod launch;
 mod operands;
+mod precision;
+mod tile_order;
 mod weight_prefetch;
 mod workspace;
 
 pub use configuration::{Configuration, Share};
-pub use factor::{Factor, Precision};
+pub use factor::Factor;
 pub(crate) use groups::{num_row_tiles, place as group_place};
 pub(crate) use launch::Work;
 pub(crate) use operands::{Left, Right, Target};
+pub use precision::Precision;
 pub use workspace::Workspace;
 
 use cutlet::element::Element;

@@ -20,6 +20,7 @@
 
 #[cfg(test)]
 mod code;
+mod error;
 mod flags;
 mod gathered;
 mod link;
@@ -32,13 +33,15 @@ mod sum;
 mod words;
 
 use cutlet as ct;
-use cutlet::{Device, Diagnostic, Location, Stream};
+use cutlet::{Device, Stream};
 
 #[cfg(feature = "nccl")]
 pub use nccl::Nccl;
 pub use pass::{ParallelDecoding, ParallelGraph, ParallelPrompts};
 pub(super) use shard::Cut;
 pub use shard::Shard;
+
+use error::argument;
 
 use super::config::Config;
 use super::weights::Kind;
@@ -166,9 +169,4 @@ impl<T: Real> Parallel<T> {
     pub fn synchronize(&self) -> ct::Result<()> {
         self.ranks.iter().try_for_each(|rank| rank.stream.synchronize())
     }
-}
-
-#[track_caller]
-fn argument(text: String) -> ct::Error {
-    ct::Error::Argument(Diagnostic::new(text, Some(Location::caller())))
 }

@@ -10,7 +10,7 @@ use cutlet::{DeviceArray, Stream};
 use super::argument;
 use crate::llama::Real;
 use crate::llama::config::Config;
-use crate::llama::weights::{GROUP, Kind};
+use crate::llama::weight_kind::{GROUP, Kind};
 
 /// Tokens of a grain of the vocabulary: the largest group of logits.
 const GRAIN: usize = 64;

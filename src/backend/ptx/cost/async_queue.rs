@@ -45,7 +45,7 @@ impl<'a> AsyncQueue<'a> {
     /// Issues an operation. `least`: its minimum cycles. `gap`: cycles after the operation before.
     pub fn issue(&mut self, (usage, least): (&'a ResourceUse, f64), time: f64, event: (usize, usize), gap: f64) {
         self.gap = gap;
-        let parts = (usage.alone() / QUANTUM_CYCLES).ceil().max(1.0);
+        let parts = (usage.isolated_cycles() / QUANTUM_CYCLES).ceil().max(1.0);
         let time = if self.waiting.is_empty() { time.max(self.last + gap) } else { time };
         self.waiting.push_back(AsyncOp { usage, time, parts, left: parts, each: least / parts, event });
     }

@@ -274,12 +274,12 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
         if let (true, Some(last), EventKind::Work(Work { usage, .. })) = (open && mixes, out.last_mut(), &event.what)
             && let EventKind::Work(Work { usage: all, .. }) = &mut last.what
         {
-            let alone = usage.alone();
+            let cycles = usage.isolated_cycles();
             *all += *usage;
             last.reads.append(&mut event.reads);
             last.parts.append(&mut event.parts);
-            if alone > most {
-                most = alone;
+            if cycles > most {
+                most = cycles;
                 last.label = event.label;
             }
             last.count += 1;
@@ -288,7 +288,7 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
         }
         open = mixes && !event.folds;
         most = match &event.what {
-            EventKind::Work(work) => work.usage.alone(),
+            EventKind::Work(work) => work.usage.isolated_cycles(),
             _ => 0.0,
         };
         out.push(event);
@@ -303,13 +303,13 @@ impl Event {
 
     /// Returns the cycles of instructions without contention.
     fn cycles(&self) -> f64 {
-        if let EventKind::Work(work) = &self.what { work.usage.alone() } else { 0.0 }
+        if let EventKind::Work(work) = &self.what { work.usage.isolated_cycles() } else { 0.0 }
     }
 
     /// Returns true if the event has instructions only.
     fn mixes(&self) -> bool {
         matches!(&self.what, EventKind::Work(Work { barriers: 0, arrives, waits: false, background, .. })
-            if arrives.is_empty() && background.alone() == 0.0)
+            if arrives.is_empty() && background.isolated_cycles() == 0.0)
     }
 }
 
@@ -472,7 +472,7 @@ impl EventBuilder<'_, '_> {
         let cost = self.op_costs.op(id);
         let arrives = if cost.arrives { context.module.op(id).results.clone() } else { Vec::new() };
         let OpCost { usage, background, barriers, .. } = cost;
-        if usage.alone() > 0.0 || barriers > 0 {
+        if usage.isolated_cycles() > 0.0 || barriers > 0 {
             let work = Work { usage, background, stores: !cost.arrives, barriers, arrives, waits: false };
             self.push(events, step, self.label(id), EventKind::Work(work));
         }
@@ -573,11 +573,11 @@ impl EventBuilder<'_, '_> {
         let name = format!("mma {}", self.source(last));
         // The order wait of MMAs is sunk to their issue.
         let order_wait = events.pop_if(|event| matches!(event.what, EventKind::OrderWait(OrderPoint::Mma(_))));
-        if before.alone() > 0.0 || barriers > 0 {
+        if before.isolated_cycles() > 0.0 || barriers > 0 {
             let work = Work { usage: before, barriers, ..Work::default() };
             self.push(events, step, name.clone(), EventKind::Work(work));
         }
-        let asynchronous = context.inference.runs_alone(last);
+        let asynchronous = context.inference.is_async_mma(last);
         if !asynchronous {
             self.push(events, step, name, work(mma_usage));
             if !plan.releases.is_empty() {
@@ -590,7 +590,7 @@ impl EventBuilder<'_, '_> {
         events.extend(order_wait);
         let what = EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() };
         self.push(events, step, name, what);
-        if after.alone() > 0.0 {
+        if after.isolated_cycles() > 0.0 {
             let what = work(after);
             events.push(Event::new(what, format!("accumulate {}", last.index())));
         }

@@ -93,8 +93,8 @@ pub struct OpCosts<'a, 'm> {
 impl OpCosts<'_, '_> {
     /// Returns the resource use of instructions for `slots` registers of each thread.
     fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
-        let crowd = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
-        let lanes = slots * self.warps * f64::from(WARP_SIZE) * crowd;
+        let contention = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
+        let lanes = slots * self.warps * f64::from(WARP_SIZE) * contention;
         ResourceUse::new(Resource::Issue, lanes * mix.all / self.weights.issue)
             .and(Resource::Alu, lanes * mix.alu / self.weights.alu)
             .and(Resource::Special, lanes * mix.special / self.weights.special)
@@ -154,9 +154,9 @@ impl OpCosts<'_, '_> {
             usage.latency += mix.all * self.weights.dependent_issue;
         }
         let mut cost = OpCost { usage, ..OpCost::default() };
-        if let Some(wanted) = self.context.inference.layout(result) {
+        if let Some(required) = self.context.inference.layout(result) {
             for &operand in &op.operands {
-                let moved = self.moved(operand, wanted);
+                let moved = self.moved(operand, required);
                 cost.usage += moved.usage;
                 cost.barriers += moved.barriers;
             }
@@ -225,13 +225,13 @@ impl OpCosts<'_, '_> {
     }
 
     /// Returns the cost of the conversion of a value to another layout.
-    fn moved(&self, value: Value, wanted: &Layout) -> OpCost {
+    fn moved(&self, value: Value, required: &Layout) -> OpCost {
         let inference = &self.context.inference;
         let (count, bytes) = extent(self.context.module, value);
         if count <= 1 || inference.source(value) != ValueOrigin::Register {
             return OpCost::default();
         }
-        let differs = |own: &Layout| own.shape() == wanted.shape() && !own.is_same(wanted);
+        let differs = |own: &Layout| own.shape() == required.shape() && !own.is_same(required);
         if inference.layout(value).is_some_and(differs) {
             self.through_shared(bytes as f64, 2.0)
         } else {
@@ -284,8 +284,8 @@ impl OpCosts<'_, '_> {
         let usage = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
         let far = ResourceUse::new(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
         let mut cost = OpCost { usage, background: far, arrives: !writes, ..OpCost::default() };
-        if let Some(wanted) = inference.accesses.get(&id).filter(|_| writes) {
-            let moved = self.moved(tile, wanted);
+        if let Some(required) = inference.accesses.get(&id).filter(|_| writes) {
+            let moved = self.moved(tile, required);
             cost.usage += moved.usage;
             cost.barriers += moved.barriers;
         }
@@ -357,9 +357,9 @@ impl OpCosts<'_, '_> {
         let results = extent(module, op.results[0]).0 as f64;
         let products = results * left[left.len() - 1] as f64;
         let mut before = OpCost::default();
-        let brought = self.context.operand_bytes(&[id], &|value| fetched(value) || self.is_held(value, id));
-        if brought > 0 {
-            before = self.through_shared(f64::from(brought), 1.0);
+        let smem_bytes = self.context.operand_bytes(&[id], &|value| fetched(value) || self.is_in_registers(value, id));
+        if smem_bytes > 0 {
+            before = self.through_shared(f64::from(smem_bytes), 1.0);
         }
         let mut cost = MmaCost { before, ..MmaCost::default() };
         let mine = products / self.groups;
@@ -407,7 +407,7 @@ impl OpCosts<'_, '_> {
     }
 
     /// Returns true if an operand of an MMA is in registers.
-    fn is_held(&self, value: Value, product: OpId) -> bool {
+    fn is_in_registers(&self, value: Value, product: OpId) -> bool {
         let Some(Ok(plan)) = self.context.inference.mma_plans.get(&product) else { return false };
         let left = self.context.module.op(product).operands[0] == value;
         left && plan.a.registers.is_some() && self.context.source_load(value).is_none()

@@ -73,7 +73,7 @@ impl ResourceUse {
     }
 
     /// Returns the duration without contention.
-    pub fn alone(&self) -> f64 {
+    pub fn isolated_cycles(&self) -> f64 {
         self.resources.iter().copied().fold(0.0, f64::max) + self.latency
     }
 

@@ -104,8 +104,8 @@ fn arrive(list: &mut Vec<Arrivals>, index: usize, at: f64) {
     list[index].last = list[index].last.max(at);
 }
 
-fn complete(list: &[Arrivals], index: usize, wanted: u32) -> Option<f64> {
-    list.get(index).filter(|arrivals| arrivals.count >= wanted).map(|arrivals| arrivals.last)
+fn complete(list: &[Arrivals], index: usize, required: u32) -> Option<f64> {
+    list.get(index).filter(|arrivals| arrivals.count >= required).map(|arrivals| arrivals.last)
 }
 
 impl BlockState {

@@ -198,8 +198,8 @@ impl WarpGroupState {
         if self.pending_values.is_empty() {
             return;
         }
-        let wanted = self.pending_values.iter().filter(|(value, _)| event.reads.contains(value));
-        let last = wanted.map(|&(_, time)| time).fold(0.0, f64::max);
+        let required = self.pending_values.iter().filter(|(value, _)| event.reads.contains(value));
+        let last = required.map(|&(_, time)| time).fold(0.0, f64::max);
         self.pending_values.retain(|(value, _)| !event.reads.contains(value));
         self.wait_until(sim, last, place);
     }
@@ -361,7 +361,7 @@ impl WarpGroupState {
         (arrives, waits): (&[Value], bool),
         place: (usize, usize),
     ) -> Option<bool> {
-        let parts = (usage.alone() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
+        let parts = (usage.isolated_cycles() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
         if self.quanta < parts {
             let start = self.time;
             if self.quanta == 0.0 {
@@ -407,8 +407,8 @@ impl WarpGroupState {
         let start = self.time;
         self.time += weights.dependent_issue;
         self.note(sim, place, start, false);
-        let alone = sim.programs.partitions[self.partition].pingpong_groups == 1;
-        let gap = if alone { weights.mma_group_gap } else { 0.0 };
+        let is_single_group = sim.programs.partitions[self.partition].pingpong_groups == 1;
+        let gap = if is_single_group { weights.mma_group_gap } else { 0.0 };
         sim.queue(self.number, MMA_QUEUE).issue((mma_usage, min_cycles), self.time, place, gap);
         let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
         self.mmas_in_flight.push_back(QueuedMma { number: self.issued_mmas, releases });

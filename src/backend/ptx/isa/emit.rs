@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter, Write};
 
 use super::inst::*;
 use super::loc_directives::SourceLines;
+use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::target::Target;
 
 /// Default PTX ISA version of the text (CUDA 13.0).
@@ -83,7 +84,7 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
     for source in functions.iter().filter_map(|function| function.source.as_ref()) {
         out += &source.files();
     }
-    let _ = writeln!(out, ".extern .shared .align 1024 .b8 smem[];");
+    let _ = writeln!(out, ".extern .shared .align {SWIZZLE_ATOM_BYTES} .b8 smem[];");
     for (index, global) in globals.iter().enumerate() {
         let (align, name, len) = (global.align, global_symbol(index), global.bytes.len());
         let _ = write!(out, ".visible .global .align {align} .b8 {name}[{len}]");

@@ -1,7 +1,7 @@
 //! Code-size limit: rejects kernels before the assembler would take minutes.
 
 use super::{Lowered, Lowering};
-use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, WARP_SIZE};
 use crate::ir::{Elem, Op, OpId, Opcode, Type, Value};
 
 /// Default limit for the number of instructions and other lines of a kernel.
@@ -51,8 +51,8 @@ impl Lowering<'_> {
         let threads = self.info.inference.num_warps as u32 * WARP_SIZE;
         self.report.over_code_limit = true;
         Err(format!(
-            "a tile of {elem} {shape:?} is {words} registers of each of {threads} threads, which have 255 at most: take \
-             smaller tiles, or a `Hints::code_limit` and wait for the assembler"
+            "a tile of {elem} {shape:?} is {words} registers of each of {threads} threads, which have \
+             {MAX_REGISTERS_PER_THREAD} at most: take smaller tiles, or a `Hints::code_limit` and wait for the assembler"
         ))
     }
 }

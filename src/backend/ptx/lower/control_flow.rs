@@ -156,8 +156,8 @@ impl Lowering<'_> {
             args[1..].iter().map(|&arg| self.carried_registers(arg, body)).collect();
         self.assign(&carried, op.group(3))?;
         self.hoist_operands(&plan.hoisted_operands)?;
-        let deal = plan.pingpong.as_ref();
-        let range = deal.map(|deal| self.begin_pingpong(deal, [lower, upper, step], ty)).transpose()?;
+        let pingpong = plan.pingpong.as_ref();
+        let range = pingpong.map(|pingpong| self.begin_pingpong(pingpong, [lower, upper, step], ty)).transpose()?;
         let (lower, step) = range.as_ref().map_or((lower, step), |range| (range.first, range.step));
         let counter = self.b.copy(lower, ty.class());
         let (head, next, end) = (self.b.new_label(), self.b.new_label(), self.b.new_label());
@@ -178,8 +178,8 @@ impl Lowering<'_> {
         self.b.bra_if(enter, true, end, true);
         let regs = LoopRegs { block: body, body: plan.body, carried: &carried, counter, ty, upper, step, head, end };
         if let Some(count) = plan.unroll.filter(|&count| count > 1) {
-            let apart = self.info.last_counter_offset(id, count).ok_or(SCHEDULE_MISMATCH)?;
-            self.unrolled_iterations(&Unroll { factor: count, span: apart }, &regs, &mut |lowering| {
+            let span = self.info.last_counter_offset(id, count).ok_or(SCHEDULE_MISMATCH)?;
+            self.unrolled_iterations(&Unroll { factor: count, span }, &regs, &mut |lowering| {
                 lowering.plain_iteration(&regs)
             });
         }
@@ -370,8 +370,8 @@ impl Lowering<'_> {
                     .iter()
                     .filter_map(|&register| if let Operand::Reg(reg) = register { Some(reg) } else { None })
                     .collect();
-                let apart: FxHashSet<Reg> = registers.iter().copied().collect();
-                if apart.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {
+                let distinct: FxHashSet<Reg> = registers.iter().copied().collect();
+                if distinct.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {
                     fixed.1 = registers;
                 }
             }

@@ -3,7 +3,7 @@
 //! 1. [`start`] creates the state, and parameters are declared.
 //! 2. Without warp specialization all warps execute one sequence. Otherwise the warps branch by
 //!    their number: consumer groups first, the producer last.
-//! 3. [`lower`] finishes the function, estimates the occupancy and prints the text.
+//! 3. [`emit`] finishes the function, estimates the occupancy and prints the text.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -71,7 +71,7 @@ pub fn start<'m>(kernel: PlannedKernel<'m>, name: &str) -> Lowering<'m> {
 }
 
 /// Returns the state after the lowering of the whole kernel.
-pub fn lowered<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> Lowering<'m> {
+pub fn lower<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> Lowering<'m> {
     let partitions = std::mem::replace(&mut kernel.partitions, Partitions::All);
     let rejected_loads = std::mem::take(&mut kernel.rejected_loads);
     let cluster_rejected = kernel.cluster_rejected;
@@ -108,15 +108,15 @@ pub fn lowered<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> 
     lowering
 }
 
-/// Lowers an entry. The errors name every op without a lowering.
-pub fn lower(
-    kernel: PlannedKernel<'_>,
+/// Finishes the function of a lowered entry, and emits the text. The errors name every op without a
+/// lowering.
+pub fn emit(
+    mut lowering: Lowering<'_>,
     entry: &Entry,
     name: &str,
     options: &CompileOptions,
 ) -> Result<Compiled, Vec<Diagnostic>> {
-    let module = kernel.module;
-    let mut lowering = lowered(kernel, entry, name);
+    let module = lowering.module;
     if !lowering.report.errors.is_empty() {
         return Err(lowering.report.errors);
     }
@@ -188,13 +188,13 @@ pub fn lower(
 /// Returns the registers of a thread in a kernel whose MMAs are all by FMA: CTAs on one SM fill
 /// each other's barriers, so a thread has no more than twice its accumulator.
 fn fma_registers(info: &KernelInfo<'_>) -> Option<u32> {
-    const LEAST: u32 = 128;
+    const MIN_REGISTERS: u32 = 128;
     let mut most = None;
     for plan in info.inference.mma_plans.values() {
         let plan = plan.as_ref().ok().filter(|plan| plan.is_fma())?;
         most = most.max(Some(plan.acc.num_registers() as u32));
     }
-    most.map(|accumulators| LEAST.max(2 * accumulators))
+    most.map(|accumulators| MIN_REGISTERS.max(2 * accumulators))
 }
 
 /// Returns the requested number of CTAs, limited so that a thread has three quarters of its live

@@ -30,8 +30,6 @@ mod state;
 mod strip_mine;
 mod unroll;
 
-pub use driver::lower;
-#[cfg(any(test, feature = "_suite"))]
-pub use driver::lowered;
+pub use driver::{emit, lower};
 pub use state::core::{Lowered, Lowering};
 use state::values::Tile;

@@ -43,35 +43,43 @@ impl Lowering<'_> {
         }
         accesses.values_mut().for_each(ViewAccess::use_strips);
         let widest = accesses.values().map(ViewAccess::vector).max().unwrap_or(1);
-        let piece = strip.registers_per_iteration.max(widest);
+        let strip_registers = strip.registers_per_iteration.max(widest);
         let reductions = strip.ops().filter(|&id| module.op(id).code == Opcode::Reduce);
         let mut reductions: FxHashMap<OpId, StripReduction> =
-            reductions.map(|id| (id, self.begin_strip_reduction(id, piece))).collect();
-        let mut held: FxHashMap<Value, Vec<Operand>> = FxHashMap::default();
+            reductions.map(|id| (id, self.begin_strip_reduction(id, strip_registers))).collect();
+        let mut strip_values: FxHashMap<Value, Vec<Operand>> = FxHashMap::default();
         let mut given: Vec<Vec<Operand>> = vec![Vec::new(); strip.live_out.len()];
-        for start in (0..of_strip.num_registers()).step_by(piece) {
+        for start in (0..of_strip.num_registers()).step_by(strip_registers) {
             self.check_code_size(module.op(strip.ops[0].0))?;
             for &(id, part) in &strip.ops {
                 match part {
                     StripRole::Body if module.op(id).code == Opcode::Reduce => {
                         let operands = module.op(id).operands.iter();
-                        let values = operands.map(|&v| piece_of(v, start..start + piece, &outside, &held)).collect();
+                        let values = operands
+                            .map(|&v| strip_of(v, start..start + strip_registers, &outside, &strip_values))
+                            .collect();
                         let running = reductions.get_mut(&id).expect("begun");
                         self.for_op(id, |lowering| lowering.reduce_strip(running, start, values))?;
                     }
                     StripRole::Body => self.for_op(id, |lowering| {
-                        lowering.strip_iteration(id, start..start + piece, &mut accesses, &outside, &mut held)
+                        lowering.strip_iteration(
+                            id,
+                            start..start + strip_registers,
+                            &mut accesses,
+                            &outside,
+                            &mut strip_values,
+                        )
                     })?,
                     StripRole::View => {
                         let op = module.op(id);
-                        if let Some(regs) = held.get(&op.operands[0]).cloned() {
-                            held.insert(op.results[0], regs);
+                        if let Some(regs) = strip_values.get(&op.operands[0]).cloned() {
+                            strip_values.insert(op.results[0], regs);
                         }
                     }
                     StripRole::Preheader => {}
                 }
             }
-            given.iter_mut().zip(&strip.live_out).for_each(|(regs, value)| regs.extend(&held[value]));
+            given.iter_mut().zip(&strip.live_out).for_each(|(regs, value)| regs.extend(&strip_values[value]));
         }
         for (regs, &value) in given.into_iter().zip(&strip.live_out) {
             let layout = of_strip.reshape(module.shape(value));
@@ -86,25 +94,27 @@ impl Lowering<'_> {
         range: std::ops::Range<usize>,
         accesses: &mut FxHashMap<OpId, ViewAccess>,
         outside: &FxHashMap<Value, Rc<[Operand]>>,
-        held: &mut FxHashMap<Value, Vec<Operand>>,
+        strip_values: &mut FxHashMap<Value, Vec<Operand>>,
     ) -> Lowered {
         let op = self.module.op(id);
-        let regs = |value: Value, held: &FxHashMap<Value, Vec<Operand>>| piece_of(value, range.clone(), outside, held);
+        let regs = |value: Value, strip_values: &FxHashMap<Value, Vec<Operand>>| {
+            strip_of(value, range.clone(), outside, strip_values)
+        };
         match op.code {
             Opcode::LoadView => {
                 let access = accesses.get_mut(&id).expect("begun");
                 let loaded = self.load_registers(access, range.clone());
-                held.insert(op.results[0], loaded);
+                strip_values.insert(op.results[0], loaded);
             }
             Opcode::StoreView => {
-                let values = regs(op.group(0)[0], held);
+                let values = regs(op.group(0)[0], strip_values);
                 let access = accesses.get_mut(&id).expect("begun");
                 self.store_registers(access, range.start, &values);
             }
             _ => {
-                let operands: Vec<Rc<[Operand]>> = op.operands.iter().map(|&v| regs(v, held).into()).collect();
+                let operands: Vec<Rc<[Operand]>> = op.operands.iter().map(|&v| regs(v, strip_values).into()).collect();
                 let result = self.apply(id, &operands, range.len())?;
-                held.insert(op.results[0], result);
+                strip_values.insert(op.results[0], result);
             }
         }
         Ok(())
@@ -112,14 +122,14 @@ impl Lowering<'_> {
 }
 
 /// Returns the registers of a value in a strip iteration.
-fn piece_of(
+fn strip_of(
     value: Value,
     range: std::ops::Range<usize>,
     outside: &FxHashMap<Value, Rc<[Operand]>>,
-    held: &FxHashMap<Value, Vec<Operand>>,
+    strip_values: &FxHashMap<Value, Vec<Operand>>,
 ) -> Vec<Operand> {
     match outside.get(&value) {
         Some(regs) => regs[range].to_vec(),
-        None => held[&value].clone(),
+        None => strip_values[&value].clone(),
     }
 }

@@ -7,7 +7,7 @@ use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
 use crate::target::Target;
 
-/// Returns the trace of a product whose measured steps are those of the cost model.
+/// Returns the trace of a matrix multiplication whose measured steps are those of the cost model.
 fn product() -> MeasuredTrace {
     let module = matmul(DType::F16, DType::F32, [128, 256, 64]);
     let options = CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() };

@@ -4,7 +4,7 @@ use super::super::hardware::SWIZZLE_ROW_BYTES;
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
-use super::smem_operand::{Cursor, KLoop};
+use super::smem_operand::{KLoop, SmemReader};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
@@ -163,8 +163,8 @@ fn side(
         [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect();
     // The lanes that shared memory serves at once: half a warp with vectors of 16 bytes.
     let active = &lane[..(6 - vector as usize).min(5)];
-    let told_apart: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
-    let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &told_apart);
+    let distinct_lanes: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
+    let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &distinct_lanes);
     let registers = (0..depth)
         .map(|bit| k_first + bit)
         .chain(register.iter().map(|bit| outer_first + bit))
@@ -211,13 +211,13 @@ impl Side {
     }
 
     /// Loads the values of all rows at `count` steps from `k` on: `values[step][row]`.
-    fn load(&self, b: &mut Builder, cursor: &mut Cursor, batch: u32, k: u32, count: usize) -> Vec<Vec<Operand>> {
+    fn load(&self, b: &mut Builder, reader: &mut SmemReader, batch: u32, k: u32, count: usize) -> Vec<Vec<Operand>> {
         let mut values = vec![vec![Operand::Imm(0); self.count()]; count];
         let vector = 1usize << self.vector;
         let (row_step, k_step) = if self.k_contiguous { (1, vector) } else { (vector, 1) };
         for step in (0..count).step_by(k_step) {
             for row in (0..self.count()).step_by(row_step) {
-                let addr = cursor.at(b, self.place(batch, row, k + step as u32));
+                let addr = reader.at(b, self.place(batch, row, k + step as u32));
                 let loaded = b.ld_vec(Space::Shared, Ty::F32, vector, &addr, MemMods::default());
                 for (i, value) in loaded.into_iter().enumerate() {
                     let (step, row) = if self.k_contiguous { (step + i, row) } else { (step, row + i) };
@@ -231,7 +231,7 @@ impl Side {
 
 /// An operand during emission.
 enum FmaOperand<'a> {
-    Shared(Cursor),
+    Shared(SmemReader),
     Registers(&'a [Operand]),
 }
 
@@ -265,7 +265,7 @@ impl FmaPlan {
                     |(source, base, side)| match source {
                         OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
                         OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
-                            FmaOperand::Shared(Cursor::new(b, base, thread, &side.thread_places()))
+                            FmaOperand::Shared(SmemReader::new(b, base, thread, &side.thread_places()))
                         }
                         OperandSource::Registers(values) => FmaOperand::Registers(values),
                     },
@@ -312,7 +312,7 @@ impl FmaPlan {
         count: usize,
     ) -> Vec<Vec<Operand>> {
         match feed {
-            FmaOperand::Shared(cursor) => side.load(b, cursor, spread(batch, &self.batch), first, count),
+            FmaOperand::Shared(reader) => side.load(b, reader, spread(batch, &self.batch), first, count),
             FmaOperand::Registers(values) => {
                 let slot = |row: usize, k: usize| ((batch * side.count() + row) << self.depth) | k;
                 (0..count)

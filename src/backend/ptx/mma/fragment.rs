@@ -3,7 +3,7 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::request::{OperandSource, of_rank};
-use super::smem_operand::{Cursor, round_to_tf32};
+use super::smem_operand::{SmemReader, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
 
 /// Instructions that load fragments from shared memory.
@@ -72,17 +72,18 @@ impl Fragments {
             std::array::from_fn(|bit| if 1 << bit < extent { (stride as u32) << bit } else { 0 })
         };
         let rows = if fetch == (Fetch::Matrix { trans: true }) { axis(k_stride, k) } else { axis(outer_stride, outer) };
-        let (vector_bytes, told_apart) = match fetch {
+        let (vector_bytes, distinct_lanes) = match fetch {
             Fetch::Matrix { .. } => (16, &rows[..]),
             Fetch::Transposed => (4, layout.lane_bases()),
             Fetch::Words => (bits.max(32) as usize / 8, &layout.lane_bases()[..if bits == 64 { 4 } else { 5 }]),
             Fetch::Elements => (bits as usize / 8, layout.lane_bases()),
         };
-        let told_apart: Vec<u32> = told_apart.iter().copied().filter(|&basis| basis != 0).collect();
+        let distinct_lanes: Vec<u32> = distinct_lanes.iter().copied().filter(|&basis| basis != 0).collect();
         let fast = if k_contiguous { [k_axis, outer_axis, 0] } else { [outer_axis, k_axis, 0] };
         let order: Vec<usize> = fast.into_iter().filter_map(|axis: usize| axis.checked_sub(3 - rank)).collect();
         let element_bytes = bits as usize / 8;
-        let shared = SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &told_apart);
+        let shared =
+            SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &distinct_lanes);
         let step_bases = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect();
         Fragments {
             word: tiling.instruction.word_bits(),
@@ -155,7 +156,7 @@ pub(super) struct FragmentOperand<'a> {
 }
 
 enum From<'a> {
-    Shared(Cursor),
+    Shared(SmemReader),
     Registers(&'a [Operand]),
 }
 
@@ -173,7 +174,7 @@ impl<'a> FragmentOperand<'a> {
         });
         let from = match source {
             OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
-                From::Shared(Cursor::new(b, base, thread, &fragments.thread_places()))
+                From::Shared(SmemReader::new(b, base, thread, &fragments.thread_places()))
             }
             OperandSource::Registers(values) => From::Registers(values),
             OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
@@ -226,7 +227,7 @@ impl<'a> FragmentOperand<'a> {
 
     /// Returns the words of the fragments with four adjacent rows along m (or n).
     fn transposed(&mut self, b: &mut Builder, first: usize) -> Vec<Operand> {
-        let From::Shared(cursor) = &mut self.from else { unreachable!("rows are read from shared memory") };
+        let From::Shared(reader) = &mut self.from else { unreachable!("rows are read from shared memory") };
         let fragments = self.fragments;
         let upper = fragments.upper;
         let chunks = 1usize << (fragments.words - upper);
@@ -234,7 +235,7 @@ impl<'a> FragmentOperand<'a> {
         for chunk in 0..chunks {
             let chunk_first = first + (chunk << (fragments.word + upper));
             let rows = [0, 1, 2, 3].map(|k| {
-                let addr = cursor.at(b, fragments.place(chunk_first + k));
+                let addr = reader.at(b, fragments.place(chunk_first + k));
                 b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
             });
             for (neighbour, word) in
@@ -250,8 +251,8 @@ impl<'a> FragmentOperand<'a> {
     }
 
     fn matrices(&mut self, b: &mut Builder, first: usize, group: usize, trans: bool) -> Vec<Operand> {
-        let From::Shared(cursor) = &mut self.from else { unreachable!("matrices are read from shared memory") };
-        let addr = cursor.at(b, self.fragments.place(first));
+        let From::Shared(reader) = &mut self.from else { unreachable!("matrices are read from shared memory") };
+        let addr = reader.at(b, self.fragments.place(first));
         let count = group << self.fragments.words;
         b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect()
     }
@@ -260,8 +261,8 @@ impl<'a> FragmentOperand<'a> {
     fn word(&mut self, b: &mut Builder, register: usize) -> Operand {
         let fragments = self.fragments;
         let ty = if fragments.element == Ty::F64 { Ty::F64 } else { Ty::B32 };
-        if let (Fetch::Words, From::Shared(cursor)) = (fragments.fetch, &mut self.from) {
-            let addr = cursor.at(b, fragments.place(register));
+        if let (Fetch::Words, From::Shared(reader)) = (fragments.fetch, &mut self.from) {
+            let addr = reader.at(b, fragments.place(register));
             return b.ld(Space::Shared, ty, &addr, MemMods::default()).into();
         }
         let elements: Vec<Operand> = (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect();
@@ -280,14 +281,14 @@ impl<'a> FragmentOperand<'a> {
         }
         match &mut self.from {
             From::Registers(values) => values[fragments.layout.canonical_register(register)],
-            From::Shared(cursor) => {
+            From::Shared(reader) => {
                 let ty = match fragments.element.bits() {
                     8 => Ty::U8,
                     16 => Ty::B16,
                     32 => Ty::B32,
                     _ => Ty::F64,
                 };
-                let addr = cursor.at(b, fragments.place(register));
+                let addr = reader.at(b, fragments.place(register));
                 b.ld(Space::Shared, ty, &addr, MemMods::default()).into()
             }
         }

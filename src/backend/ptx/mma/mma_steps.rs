@@ -18,7 +18,7 @@ use super::smem_operand::KLoop;
 /// counts cycles: 64 for m16n8k16. Two warps of one scheduler share the tensor core. The
 /// accumulator is then read too early if no other MMA of the warp is between the two. MMAs of a
 /// warp are executed in order, so that enough of them replace the wait. Without a minimum, an f64
-/// product of tiles `[64, 8, 64]` with 8 warps is wrong in most launches on an H100.
+/// MMA of tiles `[64, 8, 64]` with 8 warps is wrong in most launches on an H100.
 const MIN_CARRIED_MMAS: u32 = 3;
 
 /// Registers of the fragments of the last step along k of one iteration.

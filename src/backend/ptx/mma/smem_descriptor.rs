@@ -108,8 +108,8 @@ impl SmemMatrix {
         // Rows narrower than the extent: the panels are a separate axis.
         let mut parted = shape.to_vec();
         parted.splice(contiguous..=contiguous, [shape[contiguous] / row, row]);
-        let behind = |axis: usize| if axis > contiguous { axis + 1 } else { axis };
-        let mut order = vec![contiguous + 1, behind(strided), contiguous];
+        let after = |axis: usize| if axis > contiguous { axis + 1 } else { axis };
+        let mut order = vec![contiguous + 1, after(strided), contiguous];
         order.extend(0..last - 1);
         let parted = SharedLayout::swizzled(&parted, &order, self.size as usize, 16, &lanes);
         SharedLayout { shape: shape.to_vec(), ..parted }

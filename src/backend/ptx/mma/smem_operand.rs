@@ -12,19 +12,19 @@ use super::super::isa::inst::{Addr, CvtRound, Operand, Reg, RegClass, Ty};
 pub(super) const UNROLL_LIMIT: usize = 2048;
 
 /// Reader of an operand in shared memory, by element index.
-pub(super) struct Cursor {
+pub(super) struct SmemReader {
     base: Reg,
     thread: Operand,
     in_thread: u32,
     bases: Vec<(u32, Reg)>,
 }
 
-impl Cursor {
-    /// Makes a cursor; `thread_bases`: byte offsets of the thread's bits.
-    pub fn new(b: &mut Builder, base: Operand, thread: Reg, thread_bases: &[u32]) -> Cursor {
+impl SmemReader {
+    /// Makes a reader; `thread_bases`: byte offsets of the thread's bits.
+    pub fn new(b: &mut Builder, base: Operand, thread: Reg, thread_bases: &[u32]) -> SmemReader {
         let part = thread_part(b, thread, thread_bases);
         let base = b.reg(base, RegClass::B32);
-        Cursor {
+        SmemReader {
             base,
             thread: part,
             in_thread: thread_bases.iter().fold(0, |all, basis| all | basis),
@@ -89,7 +89,7 @@ impl KLoop {
     /// * `in_thread`: the address bits that depend on the thread.
     /// * `body`: instructions of one step without a loop.
     pub fn new(bits: &[[u32; 2]], in_thread: [u32; 2], body: usize) -> KLoop {
-        let wanted = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
+        let required = (body << bits.len()).div_ceil(UNROLL_LIMIT).next_power_of_two().ilog2() as usize;
         // The loop bits have to be a plain counter in both operands.
         let counts = |first: usize| {
             let [a, c] = bits[first];
@@ -98,7 +98,7 @@ impl KLoop {
                 && c.count_ones() == 1
                 && bits[first..].iter().all(|next| next[0] & in_thread[0] == 0 && next[1] & in_thread[1] == 0)
         };
-        let first = (bits.len() - wanted.min(bits.len())..bits.len()).find(|&first| counts(first));
+        let first = (bits.len() - required.min(bits.len())..bits.len()).find(|&first| counts(first));
         match first {
             Some(first) => KLoop { trips: (bits.len() - first) as u32, strides: bits[first] },
             None => KLoop { trips: 0, strides: [0, 0] },

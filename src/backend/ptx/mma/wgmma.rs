@@ -240,8 +240,8 @@ impl WgmmaPlan {
     pub fn widened_by(&self, other: &WgmmaPlan, rows: i64) -> Option<i64> {
         let form = |plan: &WgmmaPlan| {
             let [left, right] = plan.staged;
-            let alone = plan.swapped || plan.left.gathered || plan.separate_columns.is_some() || plan.batch > 1;
-            let one = !alone && plan.groups[1] == 1 && plan.counts[1] == 1;
+            let has_own_form = plan.swapped || plan.left.gathered || plan.separate_columns.is_some() || plan.batch > 1;
+            let one = !has_own_form && plan.groups[1] == 1 && plan.counts[1] == 1;
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.swizzle_bytes)))
         };
         let right = SmemMatrix { rows, ..self.staged[1] };
@@ -421,6 +421,11 @@ impl WgmmaIssue<'_> {
     /// from shared memory. The loads of a step overlap with the MMAs of the previous step.
     fn through(&mut self, b: &mut Builder) {
         let order = self.plan.order();
+        if order.len() % 2 == 1 {
+            // Words of consecutive steps are in two sets of registers. MMAs of an earlier iteration
+            // that are in flight may read the set of the first step.
+            b.wgmma_wait(0);
+        }
         let mut ready = Some(self.left(b, order[0].0, order[0].1));
         for (position, &at) in order.iter().enumerate() {
             let left = ready.take().expect("words for each step");

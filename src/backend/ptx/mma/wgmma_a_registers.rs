@@ -10,7 +10,7 @@ use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::fragment::transpose_bytes;
 use super::smem_descriptor::SmemMatrix;
-use super::smem_operand::{Cursor, round_to_tf32};
+use super::smem_operand::{SmemReader, round_to_tf32};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
 
@@ -152,7 +152,7 @@ impl Left {
 /// A gathered operand during emission.
 pub(super) struct Gather<'a> {
     left: &'a Left,
-    cursor: Cursor,
+    reader: SmemReader,
     unrounded: bool,
     /// Selectors that combine the bytes of two pairs of rows; different between threads.
     joins: [Operand; 2],
@@ -172,7 +172,7 @@ impl<'a> Gather<'a> {
             let swapped = b.mul(Ty::U32, second, 0x4444u32);
             joins = joins.map(|join| b.xor(Ty::B32, swapped, join));
         }
-        Gather { left, cursor: Cursor::new(b, base, thread, &places), unrounded, joins }
+        Gather { left, reader: SmemReader::new(b, base, thread, &places), unrounded, joins }
     }
 
     /// Returns the words of all instructions of a step.
@@ -197,7 +197,7 @@ impl<'a> Gather<'a> {
 
     /// Loads `count` adjacent rows of one k.
     fn numbers(&mut self, b: &mut Builder, register: usize, count: usize) -> Vec<Reg> {
-        let addr = self.cursor.at(b, self.left.place(register));
+        let addr = self.reader.at(b, self.left.place(register));
         if self.unrounded {
             let values = b.ld_vec(Space::Shared, Ty::F32, count, &addr, MemMods::default());
             return values.into_iter().map(|value| round_to_tf32(b, value.into())).collect();
@@ -208,7 +208,7 @@ impl<'a> Gather<'a> {
     /// Loads four adjacent k of four adjacent rows.
     fn bytes(&mut self, b: &mut Builder, register: usize) -> Vec<Reg> {
         let rows = [0, 1, 2, 3].map(|k| {
-            let addr = self.cursor.at(b, self.left.place(register + k));
+            let addr = self.reader.at(b, self.left.place(register + k));
             b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
         });
         transpose_bytes(b, rows, self.joins).map(|word| b.reg(word, RegClass::B32)).to_vec()

@@ -101,7 +101,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     if !options.optimizations.contains(Optimization::ReducedScan) {
         sizes.scanned = 0;
     }
-    let apart = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
+    let extracted = ExtractGroups::new(module, body).smallest(module, sizes.most / 4);
     let warps = if sizes.halvings >= BUTTERFLY_STEPS && sizes.accumulators == 0 {
         match sizes.selected {
             Some(_) => warps_for(sizes.halved_count, if sizes.carries { CARRYING_ELEMENTS } else { SELECTED_ELEMENTS }),
@@ -121,7 +121,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
     };
     // Each thread has an element of every block of a tile that is divided into blocks; more threads
     // would hold copies.
-    let most = apart.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
+    let most = extracted.map_or(MAX_WARPS, |block| (block / u64::from(WARP_SIZE)).clamp(1, MAX_WARPS));
     warps.clamp(1, most).next_power_of_two() as u32
 }
 
@@ -132,7 +132,7 @@ pub fn num_warps(module: &Module, body: BlockId, options: &CompileOptions) -> u3
 /// has three times the rows of a warp group: as tiles of 128 and 64 rows it would be two programs
 /// of the same warps, which need too many registers.
 pub fn requested_data_partitions(module: &Module, body: BlockId, options: &CompileOptions) -> u32 {
-    const USUAL: u32 = 3;
+    const DEFAULT_PARTITIONS: u32 = 3;
     if !options.optimizations.contains(Optimization::DataPartition) {
         return 1;
     }
@@ -147,10 +147,11 @@ pub fn requested_data_partitions(module: &Module, body: BlockId, options: &Compi
         pending.extend(ops.clone().flat_map(|op| &op.regions));
         let is_product = |op: &&Op| op.code.is_mma();
         let shapes: Vec<&[i64]> = ops.filter(is_product).map(|op| module.shape(op.results[0])).collect();
-        fits &= shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(USUAL) * i64::from(WGMMA_ROWS));
+        fits &=
+            shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(DEFAULT_PARTITIONS) * i64::from(WGMMA_ROWS));
         several |= shapes.len() > 1;
     }
-    if fits && several { USUAL } else { 1 }
+    if fits && several { DEFAULT_PARTITIONS } else { 1 }
 }
 
 /// Returns the MMAs of the same iteration that values depend on.

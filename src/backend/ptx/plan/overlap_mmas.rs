@@ -21,12 +21,12 @@ use crate::pass;
 /// Returns the module with other loop-carried values, or `None` if no loop changes. `loaded`: left
 /// operands in registers may be loaded ones.
 pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, loaded: bool) -> Option<Module> {
-    let alone = |id: OpId| inference.runs_alone(id);
-    let count = inference.mma_plans.keys().filter(|&&id| alone(id)).count();
+    let is_async = |id: OpId| inference.is_async_mma(id);
+    let count = inference.mma_plans.keys().filter(|&&id| is_async(id)).count();
     if count == 0 {
         return None;
     }
-    let candidates = reductions_of_mma_blocks(module, entry, &alone);
+    let candidates = reductions_of_mma_blocks(module, entry, &is_async);
     let mut module = module.clone();
     let enabled = inference.optimizations;
     let mut any =
@@ -35,7 +35,7 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, l
         && pass::thread_local_reduction(&mut module, &|id| candidates.contains(&id).then(|| shared(inference, id))?);
     any |= count > 1
         && enabled.contains(Optimization::PipelineDependentMma)
-        && pass::pipeline_dependent_mma(&mut module, &alone);
+        && pass::pipeline_dependent_mma(&mut module, &is_async);
     any.then(|| {
         pass::optimize(&mut module);
         module
@@ -43,13 +43,13 @@ pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, l
 }
 
 /// Returns the reductions that are in one block with an asynchronous MMA.
-fn reductions_of_mma_blocks(module: &Module, entry: &Entry, alone: &dyn Fn(OpId) -> bool) -> FxHashSet<OpId> {
+fn reductions_of_mma_blocks(module: &Module, entry: &Entry, is_async: &dyn Fn(OpId) -> bool) -> FxHashSet<OpId> {
     let mut candidates = FxHashSet::default();
     let mut pending = vec![entry.body];
     while let Some(block) = pending.pop() {
         let ops = &module.block(block).ops;
         pending.extend(ops.iter().flat_map(|&id| &module.op(id).regions));
-        if ops.iter().any(|&id| alone(id)) {
+        if ops.iter().any(|&id| is_async(id)) {
             candidates.extend(ops.iter().filter(|&&id| module.op(id).code == Opcode::Reduce));
         }
     }

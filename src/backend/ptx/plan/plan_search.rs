@@ -22,7 +22,7 @@ use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
 use super::super::{CompileOptions, Optimization, PlanSearch};
 use super::kernel_plan::Plan;
 use super::num_warps;
-use super::planned_kernel::PlannedKernel;
+use super::planned_kernel::{PlannedKernel, Verification};
 use crate::ir::{Attr, AttrKind, Entry, Module, OpId, Opcode, RegionTree, hint_key};
 use crate::target::Target;
 
@@ -89,12 +89,12 @@ impl CandidateCost {
         }
     }
 
-    /// Returns the cost by which it is compared with the default plan, of `usual` cycles.
-    fn compared_cost(&self, usual: f64, ctas: CtaCount) -> Option<f64> {
+    /// Returns the cost by which it is compared with the default plan, of `default` cycles.
+    fn compared_cost(&self, default: f64, ctas: CtaCount) -> Option<f64> {
         let cycles = self.cost.cycles_per_block();
         match ctas {
             CtaCount::Fixed => Some(self.at_default_occupancy),
-            CtaCount::Grid => Some(cycles).filter(|_| self.at_default_occupancy < usual * (1.0 + MIN_SPEEDUP)),
+            CtaCount::Grid => Some(cycles).filter(|_| self.at_default_occupancy < default * (1.0 + MIN_SPEEDUP)),
             CtaCount::Resident => Some(cycles),
         }
     }
@@ -123,8 +123,8 @@ impl CtaCount {
 
 /// Selects the plan of an entry.
 pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> SearchResult {
-    let usual = CompileOptions { plan_search: PlanSearch::Off, ..*options };
-    let mut chosen = SearchResult { options: usual, considered: Vec::new() };
+    let default = CompileOptions { plan_search: PlanSearch::Off, ..*options };
+    let mut chosen = SearchResult { options: default, considered: Vec::new() };
     let is_calibrated = target.arch == 90 && target.accelerated;
     let verbose = options.plan_search == PlanSearch::Report;
     let is_enabled = options.optimizations.contains(Optimization::PlanSearch) && options.plan_search != PlanSearch::Off;
@@ -132,14 +132,14 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
         return chosen;
     }
     let warps = num_warps::num_warps(module, entry.body, options);
-    let mut candidates = candidates(&usual, warps, (is_calibrated, verbose), has_load_hints(module, entry));
+    let mut candidates = candidates(&default, warps, (is_calibrated, verbose), has_load_hints(module, entry));
     if candidates.is_empty() {
         return chosen;
     }
-    let CandidateResult::Costed(first) = evaluate(module, (target, &usual), None) else { return chosen };
-    if usual.tma && !first.has_producer {
+    let CandidateResult::Costed(first) = evaluate(module, (target, &default), None) else { return chosen };
+    if default.tma && !first.has_producer {
         // The memory of loaded left operands may be that of the stages.
-        let options = CompileOptions { loaded_operands_in_registers: true, ..usual };
+        let options = CompileOptions { loaded_operands_in_registers: true, ..default };
         let what = "loaded left operands in registers".to_owned();
         candidates.push(Candidate { what, options, selectable: is_calibrated });
     }
@@ -152,14 +152,14 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     let blocks = Some(first.cost.blocks);
     let all = candidates.iter().map(|candidate| evaluate(module, (target, &candidate.options), blocks));
     let results: Vec<CandidateResult> = all.collect();
-    let (usual, ctas) = (first.cost.cycles_per_block(), CtaCount::new(module, entry, options));
+    let (default, ctas) = (first.cost.cycles_per_block(), CtaCount::new(module, entry, options));
     let compared = candidates.iter().zip(&results).map(|(candidate, result)| match result {
         CandidateResult::Costed(other) if other.model_is_trusted && candidate.selectable => {
-            other.compared_cost(usual, ctas)
+            other.compared_cost(default, ctas)
         }
         _ => None,
     });
-    let best = min_speedup.and_then(|least| cheapest(usual, least, compared)).map(|(index, _)| index);
+    let best = min_speedup.and_then(|least| cheapest(default, least, compared)).map(|(index, _)| index);
     if let Some(index) = best {
         chosen.options = candidates[index].options;
     }
@@ -209,9 +209,9 @@ fn is_persistent_kernel(module: &Module, entry: &Entry) -> bool {
 }
 
 /// Returns index and cost of the cheapest candidate, if it gains enough.
-fn cheapest(usual: f64, min_speedup: f64, compared: impl Iterator<Item = Option<f64>>) -> Option<(usize, f64)> {
+fn cheapest(default: f64, min_speedup: f64, compared: impl Iterator<Item = Option<f64>>) -> Option<(usize, f64)> {
     let costs = compared.enumerate().filter_map(|(index, cost)| Some((index, cost?)));
-    costs.filter(|(_, cost)| *cost < usual * (1.0 - min_speedup)).min_by(|a, b| a.1.total_cmp(&b.1))
+    costs.filter(|(_, cost)| *cost < default * (1.0 - min_speedup)).min_by(|a, b| a.1.total_cmp(&b.1))
 }
 
 fn warps_text((warps, groups): (u32, u32)) -> String {
@@ -261,7 +261,7 @@ fn has_load_hints(module: &Module, entry: &Entry) -> bool {
 /// Returns the candidates that the options leave open. `is_calibrated`: the model is calibrated for
 /// the target.
 fn candidates(
-    usual: &CompileOptions,
+    default: &CompileOptions,
     warps: u32,
     (is_calibrated, verbose): (bool, bool),
     hinted: bool,
@@ -272,37 +272,37 @@ fn candidates(
             all.push(Candidate { what, options, selectable });
         }
     };
-    if usual.num_warps.is_none() {
+    if default.num_warps.is_none() {
         for other in [warps / 2, 2 * warps].into_iter().filter(|other| (4..=16).contains(other)) {
-            add(format!("{other} warps"), CompileOptions { num_warps: Some(other), ..*usual }, is_calibrated);
+            add(format!("{other} warps"), CompileOptions { num_warps: Some(other), ..*default }, is_calibrated);
         }
     }
-    if usual.pingpong {
-        let num_warps = Some(usual.num_warps.unwrap_or(4.min(warps)));
-        add("no ping-pong".to_owned(), CompileOptions { num_warps, pingpong: false, ..*usual }, false);
+    if default.pingpong {
+        let num_warps = Some(default.num_warps.unwrap_or(4.min(warps)));
+        add("no ping-pong".to_owned(), CompileOptions { num_warps, pingpong: false, ..*default }, false);
     }
-    if usual.num_stages.is_none() {
+    if default.num_stages.is_none() {
         for stages in [2, 3] {
-            add(format!("{stages} stages"), CompileOptions { num_stages: Some(stages), ..*usual }, false);
+            add(format!("{stages} stages"), CompileOptions { num_stages: Some(stages), ..*default }, false);
         }
     }
-    if usual.occupancy.is_none() {
+    if default.occupancy.is_none() {
         let occupancy = Some(2);
-        let selectable = is_calibrated && usual.has_many_blocks;
-        add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*usual }, selectable);
+        let selectable = is_calibrated && default.has_many_blocks;
+        add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*default }, selectable);
     }
-    if usual.tma && is_calibrated {
-        let selectable = !hinted && usual.num_stages.is_none();
-        add("no TMA".to_owned(), CompileOptions { tma: false, ..*usual }, selectable);
+    if default.tma && is_calibrated {
+        let selectable = !hinted && default.num_stages.is_none();
+        add("no TMA".to_owned(), CompileOptions { tma: false, ..*default }, selectable);
     }
     all
 }
 
-/// Evaluates a plan. `usual`: resident CTAs of the default plan.
-fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual: Option<u32>) -> CandidateResult {
+/// Evaluates a plan. `default`: resident CTAs of the default plan.
+fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), default: Option<u32>) -> CandidateResult {
     let plan = Plan::new(Cow::Borrowed(module), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
-    let kernel = PlannedKernel::new(module, &module.entries[0], plan.layouts.of(module), options, false);
+    let kernel = PlannedKernel::scheduled(module, plan.layouts, options, Verification::Off);
     if let Some(problem) = kernel.errors.first() {
         return CandidateResult::Rejected(problem.message.clone());
     }
@@ -314,11 +314,11 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
     // no records of 8-bit products without sums by threads.
     let left = |id: &OpId| module.dtype(module.op(*id).operands[0]).storage_bits();
     let narrow = context.inference.mma_plans.keys().any(|id| left(id) == 8);
-    let has_sync_mmas = !narrow && efforts.clone().any(|(alone, _)| !alone);
+    let has_sync_mmas = !narrow && efforts.clone().any(|(is_async, _)| !is_async);
     let model_is_trusted =
-        !narrow && efforts.all(|(alone, effort)| alone && effort.additions == 0 && effort.words == 0);
-    let apart = efforts.clone().any(|(_, effort)| effort.additions > 0);
-    let needed = context.mma_registers() + if apart { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
+        !narrow && efforts.all(|(is_async, effort)| is_async && effort.additions == 0 && effort.words == 0);
+    let adds_sums = efforts.clone().any(|(_, effort)| effort.additions > 0);
+    let needed = context.mma_registers() + if adds_sums { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
     let there = context.consumer_registers(schedule.warp_spec.is_some(), blocks);
     if needed > there {
         return CandidateResult::Rejected(format!(
@@ -332,7 +332,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), usual
         let launched = LaunchInfo::default();
         CostInput { context, body, schedule, blocks, launched }.cost(weights(target))
     };
-    let fewer = usual.filter(|&usual| usual < blocks);
+    let fewer = default.filter(|&default| default < blocks);
     let pingpong_groups = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
     let warp_shape = (context.inference.num_warps as u32, pingpong_groups);
     let costs = cost_of(blocks).and_then(|cost| {

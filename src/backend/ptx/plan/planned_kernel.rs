@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::ptx::hardware::{MBARRIER_BYTES, NAMED_BARRIERS};
-use crate::backend::ptx::layout_inference::Inference;
+use crate::backend::ptx::hardware::{MBARRIER_BYTES, NAMED_BARRIERS, SWIZZLE_ATOM_BYTES};
+use crate::backend::ptx::layout_inference::{Inference, Layouts};
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{
     FIRST_COMPLETE, KernelInfo, OrderPoint, PINGPONG_GROUPS, RejectedLoads, Schedule, Step, WarpSpecialization,
@@ -47,6 +47,15 @@ pub struct PlannedKernel<'m> {
     /// Reason why a requested cluster shares no loads.
     pub cluster_rejected: Option<&'static str>,
     pub rejected_loads: RejectedLoads,
+}
+
+/// Verification of a schedule in debug builds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verification {
+    /// After each pass of the schedule.
+    EachPass,
+    /// None: the schedule is for the cost model alone. It is verified when it is lowered.
+    Off,
 }
 
 /// Partitions of the warps.
@@ -101,16 +110,15 @@ impl<'m> PlannedKernel<'m> {
         }
     }
 
-    /// Plans the schedule of a kernel. `verifies`: debug builds verify it; a schedule for the cost
-    /// model alone is verified when it is lowered.
-    pub fn new(
+    /// Returns the kernel of a module of one entry, with its schedule.
+    pub fn scheduled(
         module: &'m Module,
-        entry: &Entry,
-        inference: Inference<'m>,
+        layouts: Layouts,
         options: &CompileOptions,
-        verifies: bool,
+        verification: Verification,
     ) -> PlannedKernel<'m> {
-        let mut kernel = PlannedKernel::unscheduled(module, entry, inference, options);
+        let entry = &module.entries[0];
+        let mut kernel = PlannedKernel::unscheduled(module, entry, layouts.of(module), options);
         kernel.info.options.occupancy = kernel.info.possible_occupancy();
         kernel.reserve_allocas(entry.body);
         if kernel.info.options.wait_limit.is_some() {
@@ -120,18 +128,18 @@ impl<'m> PlannedKernel<'m> {
         let selected = kernel.info.plan_warp_specialization(entry.body, &kernel.memory);
         (kernel.cluster_rejected, kernel.rejected_loads) = (selected.cluster_rejected, selected.rejected_loads);
         match selected.warp_spec {
-            Some(warp_spec) => kernel.plan_partitions(entry.body, Rc::new(warp_spec), verifies),
+            Some(warp_spec) => kernel.plan_partitions(entry.body, Rc::new(warp_spec), verification),
             None => {
                 kernel.info.allocate_staging_buffers(entry.body, None, &mut kernel.memory);
                 kernel.info.select_privatized_atomics(&mut kernel.memory);
-                kernel.build(entry.body, None, verifies);
+                kernel.build(entry.body, None, verification);
             }
         }
         kernel
     }
 
     /// Places the pipelines, and builds the schedule.
-    fn plan_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>, verifies: bool) {
+    fn plan_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>, verification: Verification) {
         let buffers = match self.allocate_pipelines(&warp_spec) {
             Ok(buffers) => buffers,
             Err(message) => {
@@ -141,13 +149,13 @@ impl<'m> PlannedKernel<'m> {
             }
         };
         self.info.allocate_staging_buffers(body, Some(&warp_spec), &mut self.memory);
-        self.build(body, Some(Rc::clone(&warp_spec)), verifies);
+        self.build(body, Some(Rc::clone(&warp_spec)), verification);
         self.partitions = Partitions::Specialized(warp_spec, buffers);
     }
 
     /// Builds the schedule, and verifies it after each pass.
-    fn build(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, verifies: bool) {
-        let verifies = cfg!(debug_assertions) && verifies;
+    fn build(&mut self, body: BlockId, warp_spec: Option<Rc<WarpSpecialization>>, verification: Verification) {
+        let verifies = cfg!(debug_assertions) && verification == Verification::EachPass;
         let mut invalid = None;
         let schedule = self.info.schedule(body, warp_spec, &self.memory, &mut |pass, schedule| {
             if pass == FIRST_COMPLETE {
@@ -235,7 +243,8 @@ impl<'m> PlannedKernel<'m> {
         let mut pipelines = Vec::new();
         for pipeline in &warp_spec.pipelines {
             let bytes = pipeline.num_stages * pipeline.stage_bytes;
-            let slab = self.memory.reserve(bytes, 1024).ok_or("shared memory for the stages of the loads")?;
+            let slab =
+                self.memory.reserve(bytes, SWIZZLE_ATOM_BYTES).ok_or("shared memory for the stages of the loads")?;
             pipelines.push(StageBuffers { smem: slab, barriers: 0 });
         }
         let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();

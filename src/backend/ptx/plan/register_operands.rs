@@ -27,13 +27,13 @@ const SPARE_REGISTERS: u32 = 40;
 /// Converts left operands before loops. Returns true if there are any. `loaded`: also loaded ones,
 /// which otherwise remain in their stage.
 pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_>, loaded: bool) -> bool {
-    let wanted = wanted_operands(inference, loaded);
-    if wanted.is_empty() {
+    let required = required_operands(inference, loaded);
+    if required.is_empty() {
         return false;
     }
     manager::apply("register_operands", module, |module| {
         let mut converted: FxHashMap<Value, Value> = FxHashMap::default();
-        for (mma, layout) in &wanted {
+        for (mma, layout) in &required {
             let value = module.op(*mma).operands[0];
             let copy = *converted.entry(value).or_insert_with(|| convert(module, inference, value, layout));
             module.op_mut(*mma).operands[0] = copy;
@@ -43,13 +43,13 @@ pub fn place_operands_in_registers(module: &mut Module, inference: &Inference<'_
 }
 
 /// Returns the MMAs whose left operands are to be in registers, with their layouts.
-fn wanted_operands(inference: &Inference<'_>, loaded: bool) -> Vec<(OpId, Layout)> {
+fn required_operands(inference: &Inference<'_>, loaded: bool) -> Vec<(OpId, Layout)> {
     let module = inference.module();
     let regions = &inference.regions;
     let threads = WARP_SIZE * inference.num_warps as u32;
     let most = (REGISTERS_PER_SM / threads).saturating_sub(SPARE_REGISTERS).min(MAX_REGISTERS);
-    let mut wanted: Vec<(OpId, Layout)> = Vec::new();
-    let mut mmas: Vec<OpId> = regions.ops().iter().copied().filter(|&id| inference.runs_alone(id)).collect();
+    let mut required: Vec<(OpId, Layout)> = Vec::new();
+    let mut mmas: Vec<OpId> = regions.ops().iter().copied().filter(|&id| inference.is_async_mma(id)).collect();
     if loaded {
         // The smallest operands first, after the computed ones.
         let size = |id: &OpId| {
@@ -76,19 +76,19 @@ fn wanted_operands(inference: &Inference<'_>, loaded: bool) -> Vec<(OpId, Layout
         if loads_another {
             continue;
         }
-        if registers_in_loop(inference, parent, (id, &wanted)) <= most
-            && wanted.iter().all(|(_, known)| known.shape() != layout.shape() || known.is_same(layout))
+        if registers_in_loop(inference, parent, (id, &required)) <= most
+            && required.iter().all(|(_, known)| known.shape() != layout.shape() || known.is_same(layout))
         {
-            wanted.push((id, layout.clone()));
+            required.push((id, layout.clone()));
         }
     }
-    wanted
+    required
 }
 
 /// Returns the registers of a thread for the accumulators of all MMAs of a loop and for their left
-/// operands: with those of `id` and of the `wanted` MMAs. MMAs that add to one accumulator share
+/// operands: with those of `id` and of the `required` MMAs. MMAs that add to one accumulator share
 /// its registers, and a left operand of several MMAs counts once.
-fn registers_in_loop(inference: &Inference<'_>, parent: OpId, (id, wanted): (OpId, &[(OpId, Layout)])) -> u32 {
+fn registers_in_loop(inference: &Inference<'_>, parent: OpId, (id, required): (OpId, &[(OpId, Layout)])) -> u32 {
     let module = inference.module();
     let nested = inference.regions.nested(parent).iter();
     let planned = nested.filter_map(|other| Some((*other, inference.mma_plans.get(other)?.as_ref().ok()?)));
@@ -99,10 +99,10 @@ fn registers_in_loop(inference: &Inference<'_>, parent: OpId, (id, wanted): (OpI
         if !adds_to_another {
             registers += plan.acc.num_registers() as u32;
         }
-        let is_wanted = other == id || wanted.iter().any(|(mma, _)| *mma == other);
-        if (is_wanted || !is_loaded(module, left)) && left_operands.insert(left) {
+        let is_required = other == id || required.iter().any(|(mma, _)| *mma == other);
+        if (is_required || !is_loaded(module, left)) && left_operands.insert(left) {
             // Warp groups that share rows have copies of a converted operand.
-            let converted = plan.a.registers.as_ref().filter(|_| is_wanted && is_loaded(module, left));
+            let converted = plan.a.registers.as_ref().filter(|_| is_required && is_loaded(module, left));
             let words = converted.map(|layout| layout.num_registers() as u32 / 2);
             registers += words.unwrap_or_else(|| inference.words_of(left));
         }

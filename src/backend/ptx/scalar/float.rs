@@ -190,6 +190,81 @@ fn divide_f16(b: &mut Builder, x: Operand, y: Operand) -> Operand {
     cast::narrow(b, DType::F16, Rounding::NearestEven, result)
 }
 
+/// Range of the divisors whose quotients are corrected products with their reciprocals.
+const DIVISORS: [f32; 2] = [f32::from_bits((127 - 24) << 23), f32::from_bits((127 + 24) << 23)];
+/// The smallest such dividend but zero, 2^-100. Quotients are then normal, and the remainder is
+/// exact.
+const MIN_DIVIDEND: f32 = f32::from_bits((127 - 100) << 23);
+/// Factor by which the sum of all such dividends must not overflow.
+const DIVIDEND_HEADROOM: f32 = f32::from_bits((127 + 32) << 23);
+/// Independent chains of the tests of dividends.
+const RANGE_CHAINS: usize = 4;
+
+/// Emits the f32 quotients by a common divisor, rounded to nearest.
+///
+/// The product with the rounded reciprocal, corrected once by a fused multiply-add, is the rounded
+/// quotient (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000
+/// processor", 1990), if no step overflows or underflows. Threads with an operand outside of that
+/// range use `div.rn`.
+pub fn quotients(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Vec<Operand> {
+    let ty = Ty::F32;
+    let dividends: Vec<Operand> = dividends.iter().map(|&x| b.reg(x, RegClass::F32).into()).collect();
+    let (slow, done) = (b.new_label(), b.new_label());
+    let in_range = are_in_range(b, &dividends, divisor);
+    b.bra_if(in_range, true, slow, false);
+    let inverse = b.float(FloatOp::Rcp, ty, FloatMods::RN, &[divisor]);
+    let negated = b.fneg(ty, inverse);
+    let corrected = |&x: &Operand| {
+        let quotient = b.fmul(ty, x, inverse);
+        let minus_x = b.fneg(ty, x);
+        // The negated remainder, so that the quotient of a negative zero keeps its sign.
+        let remainder = b.fma(ty, quotient, divisor, minus_x);
+        let quotient = b.fma(ty, remainder, negated, quotient);
+        b.copy(quotient, RegClass::F32)
+    };
+    let results: Vec<Reg> = dividends.iter().map(corrected).collect();
+    b.bra(done, false);
+    b.place(slow);
+    for (&result, &x) in results.iter().zip(&dividends) {
+        b.float_to(result, FloatOp::Div, ty, FloatMods::RN, &[x, divisor]);
+    }
+    b.place(done);
+    results.into_iter().map(Operand::from).collect()
+}
+
+/// Emits the test that the quotients are corrected products with the reciprocal.
+fn are_in_range(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Reg {
+    // Twice the bits minus one: the order of magnitudes, with both zeros at the end.
+    let order = |b: &mut Builder, x: Operand| {
+        let bits = b.bitcast(x, RegClass::B32);
+        b.mad(Ty::U32, bits, 2i64, -1i64)
+    };
+    let mut tests = Vec::new();
+    for chain in 0..RANGE_CHAINS.min(dividends.len()) {
+        let (mut smallest, mut sum) = (order(b, dividends[chain]), dividends[chain]);
+        sum = b.fmul(Ty::F32, sum, DIVIDEND_HEADROOM);
+        for &x in dividends[chain..].iter().step_by(RANGE_CHAINS).skip(1) {
+            let next = order(b, x);
+            smallest = b.min(Ty::U32, smallest, next);
+            sum = b.fma(Ty::F32, x, DIVIDEND_HEADROOM, sum);
+        }
+        tests.push((smallest, sum));
+    }
+    let (smallest, sum) = tests
+        .into_iter()
+        .reduce(|(smallest, sum), (other, more)| (b.min(Ty::U32, smallest, other), b.fadd(Ty::F32, sum, more)))
+        .unwrap_or((Operand::Imm(-1), Operand::F32(0.0)));
+    let magnitude = b.fabs(Ty::F32, sum);
+    let least = i64::from(2 * MIN_DIVIDEND.to_bits() - 1);
+    let tests = [
+        b.setp(Cmp::Ge, Ty::F32, divisor, DIVISORS[0]),
+        b.setp(Cmp::Le, Ty::F32, divisor, DIVISORS[1]),
+        b.setp(Cmp::Ge, Ty::U32, smallest, least),
+        b.setp(Cmp::Lt, Ty::F32, magnitude, f32::INFINITY),
+    ];
+    tests.into_iter().reduce(|all, test| b.and(Ty::Pred, all, test).reg()).expect("there are four tests")
+}
+
 /// Emits IEEE minimumNumber and maximumNumber, or with `propagate_nan` minimum and maximum; +0 >
 /// -0.
 fn min_max(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Operand {

@@ -176,8 +176,8 @@ fn signed_div(b: &mut Builder, ty: Ty, op: &Op, p: Operand, q: Operand) -> Opera
     let inexact = b.setp(Cmp::Ne, ty, rest, 0i64);
     // The exact quotient is negative if remainder and divisor differ in sign.
     let signs = b.xor(if ty == Ty::S64 { Ty::B64 } else { Ty::B32 }, rest, q);
-    let wanted = b.setp(if step < 0 { Cmp::Lt } else { Cmp::Ge }, ty, signs, 0i64);
-    let adjust = b.and(Ty::Pred, inexact, wanted);
+    let required = b.setp(if step < 0 { Cmp::Lt } else { Cmp::Ge }, ty, signs, 0i64);
+    let adjust = b.and(Ty::Pred, inexact, required);
     let stepped = b.add(ty, quotient, step);
     b.select(ty.class(), adjust, stepped, quotient)
 }

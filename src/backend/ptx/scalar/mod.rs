@@ -10,7 +10,7 @@ pub mod cast;
 mod compare;
 mod exp;
 pub mod f16x2;
-mod float;
+pub mod float;
 mod hyperbolic;
 mod inline_ptx;
 mod int;
@@ -36,8 +36,10 @@ pub fn round_to_tf32(b: &mut Builder, x: Operand) -> Operand {
     cast::round_to_tf32(b, Rounding::NearestEven, x).expect("f32 becomes tf32 by this rounding")
 }
 
-/// Emits a `select`; of 64-bit integers by words. ptxas recognizes a minimum or maximum in the
-/// selects of whole numbers, and then compares the two numbers again for each of them.
+/// Emits a `select`, of 64-bit integers by words.
+///
+/// In selects of whole numbers, ptxas recognizes a minimum or maximum. It then compares the two
+/// numbers again for each of them.
 fn select(b: &mut Builder, dtype: DType, operands: &[Operand]) -> Operand {
     let &[cond, yes, no] = operands else { unreachable!("three operands of `select`") };
     match (dtype, cond, yes, no) {

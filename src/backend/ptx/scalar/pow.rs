@@ -169,9 +169,9 @@ fn power(b: &mut Builder, ty: Ty, x: Operand, y: Exponent) -> Operand {
     let grows = b.setp(Cmp::Gt, ty, y.value, zero);
     let shrinks = b.not(Ty::Pred, grows);
     let to_infinity = b.select(RegClass::Pred, is_zero, shrinks, grows);
-    let extreme = b.select(class, to_infinity, infinity, zero);
+    let out_of_range = b.select(class, to_infinity, infinity, zero);
     let special = b.or(Ty::Pred, is_zero, is_infinite);
-    let value = b.select(class, special, extreme, value);
+    let value = b.select(class, special, out_of_range, value);
     let unit = b.setp(Cmp::Eq, ty, magnitude, one);
     let value = b.select(class, unit, one, value);
     // Negative bases: the parity of an integer exponent determines the sign; other powers are

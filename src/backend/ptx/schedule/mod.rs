@@ -68,7 +68,7 @@ pub use ir::sub_step::{ConversionPlan, ConvertLayout, SubStep, operand_reads};
 pub use ir::tma_store::{StagingBuffer, StoreSplit, TmaStore};
 pub use pipeline::mma_order::ORDERED_GROUPS;
 pub use requirements::conversion_cache::ConversionCache;
-pub use requirements::print::{PrintArg, PrintPiece};
+pub use requirements::print::{PrintArg, PrintSegment};
 pub use requirements::reduction_steps::{LayoutBases, ReductionStep};
 pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};
 pub use store::implied_mask::Comparison;

@@ -6,7 +6,7 @@
 //! barrier before it. The back edge of a loop counts as an access to all bytes.
 //!
 //! A TMA store reads its buffer asynchronously. A write to that buffer requires a barrier, and that
-//! barrier requires a wait ([`SharedMemory::bulk_wait_wanted`]) of the thread that issued the
+//! barrier requires a wait ([`SharedMemory::take_bulk_wait`]) of the thread that issued the
 //! stores. The wait precedes the barrier.
 
 use super::super::hardware::{SWIZZLE_ATOM_BYTES, SWIZZLE_ROW_BYTES};
@@ -269,7 +269,7 @@ impl SharedMemory {
     }
 
     /// Returns true if the next barrier has to follow a wait for TMA stores.
-    pub fn bulk_wait_wanted(&mut self) -> bool {
+    pub fn take_bulk_wait(&mut self) -> bool {
         std::mem::take(&mut self.wait_for_bulk)
     }
 
@@ -379,20 +379,20 @@ mod tests {
         shared.barrier();
         shared.bulk_read(a);
         let b = shared.allocate(128, 1).unwrap();
-        assert!(!shared.write(b) && !shared.bulk_wait_wanted());
+        assert!(!shared.write(b) && !shared.take_bulk_wait());
         assert!(shared.is_bulk_reading());
         assert!(shared.write(a), "the barrier does not end a bulk store");
-        assert!(shared.bulk_wait_wanted() && !shared.bulk_wait_wanted());
+        assert!(shared.take_bulk_wait() && !shared.take_bulk_wait());
         assert!(!shared.is_bulk_reading());
         shared.unknown(false);
         shared.barrier();
-        assert!(!shared.write(b) && !shared.bulk_wait_wanted(), "the loop does not store");
+        assert!(!shared.write(b) && !shared.take_bulk_wait(), "the loop does not store");
         shared.barrier();
         shared.still_reading(&[b]);
-        assert!(shared.write(b) && shared.bulk_wait_wanted(), "the loop that would have waited was skipped");
+        assert!(shared.write(b) && shared.take_bulk_wait(), "the loop that would have waited was skipped");
         shared.unknown(true);
         shared.barrier();
-        assert!(shared.write(b) && shared.bulk_wait_wanted(), "the loop may have stored");
+        assert!(shared.write(b) && shared.take_bulk_wait(), "the loop may have stored");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     levels.into_iter().map(named).chain(scales()).collect()
 }
 
-/// Returns products with a computed operand that is scaled by a row, before and after the load of
+/// Returns MMAs with a computed operand that is scaled by a row, before and after the load of
 /// the other operand.
 fn scales() -> [(String, Module, CompileOptions); 2] {
     [false, true].map(|late| ("scaled operand".to_owned(), scaled_product((1, 64), late), CompileOptions::default()))

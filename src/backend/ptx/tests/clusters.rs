@@ -37,7 +37,7 @@ enum Order {
     Persistent,
 }
 
-/// Returns a tiled product. With `columns`, the right matrix is column-major.
+/// Returns a tiled matrix multiplication. With `columns`, the right matrix is column-major.
 fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Module {
     let mut kernel = Kernel::new("product");
     let arrays = [elem, elem, DType::F32].map(|elem| kernel.array(elem, 2, true));

@@ -15,7 +15,7 @@ pub fn computed_kernel() -> (String, Module, CompileOptions) {
     ("copies before computed operands".to_owned(), computed_product(64), CompileOptions::default())
 }
 
-/// Returns a product of a tile from outside of the loop and one that the loop computes: `cat` joins
+/// Returns an MMA of a tile from outside of the loop and one that the loop computes: `cat` joins
 /// `columns` / 2 columns to themselves, and a row scales the result.
 fn computed_product(columns: i32) -> Module {
     let mut k = Kernel::new("computed");
@@ -57,7 +57,7 @@ fn copies(module: &Module, target: Target) -> Vec<String> {
         .collect()
 }
 
-/// Returns a product of `m` rows, whose right operand is scaled by a tile of `rows` rows; one row
+/// Returns an MMA of `m` rows, whose right operand is scaled by a tile of `rows` rows; one row
 /// is shared by all rows of the operand.
 fn scaled_by(rows: i32, m: i32) -> Module {
     scaled_product((rows, m), false)
@@ -140,7 +140,7 @@ fn loops_without_stores_have_no_store_wait() {
     assert!(schedule.find("tma_store_wait read") > Some(sent), "{schedule}");
 }
 
-/// Returns a product in a loop with a branch that stores the sum and then ends with `end`.
+/// Returns an MMA in a loop with a branch that stores the sum and then ends with `end`.
 fn with_branch(end: Opcode) -> Module {
     let mut k = Kernel::new("branch");
     let [a, b] = [(); 2].map(|()| k.array(DType::F16, 2, true));

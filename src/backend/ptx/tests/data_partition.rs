@@ -95,7 +95,7 @@ fn rejections_of_data_partitions_are_reported() {
     }
 }
 
-/// Returns a product that is stored twice, or stored to the array of its left operand.
+/// Returns an MMA that is stored twice, or stored to the array of its left operand.
 fn stored_twice(in_place: bool) -> Module {
     let mut k = Kernel::new("product");
     let (a, b, c) = (k.array(DType::F16, 2, true), k.array(DType::F16, 2, true), k.array(DType::F16, 2, true));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns sums of products of 128 terms, each scaled by `numbers` values: one for each row, or
+/// Returns sums of MMAs of 128 terms, each scaled by `numbers` values: one for each row, or
 /// one. With `carried`, the scales are loaded in the previous iteration.
 pub fn scaled(carried: bool, rows: i64, numbers: i64) -> Module {
     let mut k = Kernel::new("scaled");
@@ -79,7 +79,7 @@ fn scales_are_loaded_at_their_use() {
     }
 }
 
-/// Returns sums of the rows of products of 64 terms, carried by a loop.
+/// Returns sums of the rows of MMAs of 64 terms, carried by a loop.
 fn row_sums() -> Module {
     let mut k = Kernel::new("row_sums");
     let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::F16, 2, true)).collect();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::backend::ptx::PlanSearch;
 
-/// A tiled product of two arrays.
+/// A tiled matrix multiplication of two arrays.
 struct MmaCase {
     /// Element types of the arrays, the operands and the accumulator.
     types: [DType; 3],

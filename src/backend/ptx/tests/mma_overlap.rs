@@ -74,7 +74,7 @@ fn attention(dtype: DType, keys: i64, numbers: i64) -> Module {
     softmax(dtype, [64, keys, numbers], false)
 }
 
-/// Returns a loop with products that are added after each of them. With `skips`, iterations may end
+/// Returns a loop with MMAs that are added after each of them. With `skips`, iterations may end
 /// early.
 fn products_in_rounds(skips: bool) -> Module {
     let mut k = Kernel::new("rounds");

@@ -15,7 +15,7 @@ use super::sync::mma_waits::{Between, dependent_products};
 use super::*;
 use crate::backend::ptx::lower;
 use crate::backend::ptx::plan::kernel_plan::Plan;
-use crate::backend::ptx::plan::planned_kernel::PlannedKernel;
+use crate::backend::ptx::plan::planned_kernel::{PlannedKernel, Verification};
 use crate::backend::ptx::schedule::{
     CarriedMma, ConsumerWait, CpAsyncPlan, For, KernelInfo, LoadPath, MmaGroup, MmaWait, Schedule, Step,
     WarpSpecialization,
@@ -35,8 +35,8 @@ fn planned(
     };
     let plan = Plan::new(Cow::Owned(apart), target, *options);
     let (module, body) = (&*plan.module, plan.entry().body);
-    let kernel = PlannedKernel::new(module, &module.entries[0], plan.layouts.of(module), options, true);
-    let lowering = lower::lowered(kernel, &module.entries[0], "k");
+    let kernel = PlannedKernel::scheduled(module, plan.layouts, options, Verification::EachPass);
+    let lowering = lower::lower(kernel, &module.entries[0], "k");
     let problems = lowering.problems();
     // A rejected kernel has no schedule. A schedule that the verifier rejects is a defect.
     if let Some(problem) = problems.iter().find(|problem| problem.message.contains("internal error")) {

@@ -84,7 +84,7 @@ fn instead(tma_store: &TmaStore, add: &mut dyn FnMut(&'static str, TmaStore)) {
     });
 }
 
-/// Returns a product that is stored twice. With `is_read`, its array is also the destination of
+/// Returns an MMA that is stored twice. With `is_read`, its array is also the destination of
 /// additions.
 fn stored_twice(is_read: bool) -> Module {
     let mut k = Kernel::new("twice");
@@ -123,7 +123,7 @@ fn all_stores_of_an_array_are_tma_stores_or_none() {
     }
 }
 
-/// Returns a product that is added to an array by an atomic of this scope. With `is_stored`, it is
+/// Returns an MMA that is added to an array by an atomic of this scope. With `is_stored`, it is
 /// stored, too.
 fn added(dtype: DType, scope: MemScope, is_stored: bool) -> Module {
     let mut k = Kernel::new("added");

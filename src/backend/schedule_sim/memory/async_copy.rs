@@ -167,10 +167,10 @@ fn each_element(
     for thread in 0..1usize << copy.thread_offsets.len() {
         let bases = copy.thread_offsets.iter().enumerate().filter(|(bit, _)| thread >> bit & 1 == 1);
         let place = bases.fold(0, |all, (_, basis)| all ^ basis);
-        for piece in &copy.accesses {
-            let at = copy.smem_offset + ((place ^ piece.xor) + piece.offset) as usize;
+        for access in &copy.accesses {
+            let at = copy.smem_offset + ((place ^ access.xor) + access.offset) as usize;
             for number in 0..copy.vector {
-                let element = layout.element(piece.register + number, thread % LANES, thread / LANES);
+                let element = layout.element(access.register + number, thread % LANES, thread / LANES);
                 visit(element as usize, at + number * bytes)?;
             }
         }

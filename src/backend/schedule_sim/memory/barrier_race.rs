@@ -80,8 +80,8 @@ impl BarrierChecker {
         for (slots, is_second) in self.slots.iter().flatten() {
             let middle = slots.start.midpoint(slots.end);
             if *is_second && slots.start <= place.start && place.end <= middle {
-                let apart = middle - slots.start;
-                return place.start + apart..place.end + apart;
+                let distance = middle - slots.start;
+                return place.start + distance..place.end + distance;
             }
         }
         place
@@ -98,9 +98,9 @@ impl BarrierChecker {
             SubStep::SmemWrite(place) => {
                 let place = self.place(*place);
                 let of_mmas: Vec<Range<u32>> = self.mma_reads.iter().flat_map(|(_, reads)| reads).cloned().collect();
-                alone("write", &place, "read, as operands of MMAs,", &of_mmas)?;
-                alone("write", &place, "write", &self.writes)?;
-                alone("write", &place, "read", &self.reads)?;
+                exclusive("write", &place, "read, as operands of MMAs,", &of_mmas)?;
+                exclusive("write", &place, "write", &self.writes)?;
+                exclusive("write", &place, "read", &self.reads)?;
                 if !self.written.contains(&place) {
                     self.written.push(place.clone());
                 }
@@ -110,7 +110,7 @@ impl BarrierChecker {
             }
             SubStep::SmemRead(place) | SubStep::StoredOperand { buffer: place, .. } => {
                 let place = self.place(*place);
-                alone("read", &place, "write", &self.writes)?;
+                exclusive("read", &place, "write", &self.writes)?;
                 self.step_reads.push(place.clone());
                 self.has_been_written(&place)?;
                 if matches!(part, SubStep::StoredOperand { .. }) && !self.intact.contains(&place) {
@@ -141,7 +141,7 @@ impl BarrierChecker {
 }
 
 /// Checks that no other access overlaps a place.
-fn alone(what: &str, place: &Range<u32>, doing: &str, others: &[Range<u32>]) -> Result<(), Fault> {
+fn exclusive(what: &str, place: &Range<u32>, doing: &str, others: &[Range<u32>]) -> Result<(), Fault> {
     match others.iter().find(|other| other.start < place.end && place.start < other.end) {
         None => Ok(()),
         Some(other) => {

@@ -219,7 +219,7 @@ impl<'a> Shared<'a> {
     /// Its stage has other tiles.
     pub fn read(&mut self, operand: &Operand, reader: OpId) -> Result<SlotContent, Fault> {
         match operand {
-            Operand::Content(held) => Ok(held.clone()),
+            Operand::Content(content) => Ok(content.clone()),
             Operand::At(at, source) => {
                 let (stage, tile) = self.stage(*at)?;
                 stage.holds(tile, reader)?;
@@ -271,14 +271,14 @@ impl<'a> Shared<'a> {
         let Some(at) = self.readings.iter().position(|reading| reading.mma_group == mma_group) else {
             return Err(broken("a wait for MMAs that were not issued"));
         };
-        let Reading { reader, group: crew, operands, stages: places, .. } = self.readings.remove(at);
+        let Reading { reader, group, operands, stages: places, .. } = self.readings.remove(at);
         for at in places {
-            self.stage(at)?.0.let_go((reader, crew));
+            self.stage(at)?.0.let_go((reader, group));
         }
-        let held = |operand: Operand| match operand {
-            Operand::Content(held) => held,
+        let content_of = |operand: Operand| match operand {
+            Operand::Content(content) => content,
             Operand::At(..) => SlotContent::default(),
         };
-        Ok(operands.into_iter().map(|[a, b]| [held(a), held(b)]).collect())
+        Ok(operands.into_iter().map(|[a, b]| [content_of(a), content_of(b)]).collect())
     }
 }

@@ -50,7 +50,7 @@ impl Stage {
     /// # Errors
     /// An MMA reads it, or it is being written.
     pub fn fill(&mut self, tile: Tile, writes: usize, announced: u32) -> Result<(), Fault> {
-        self.is_left_alone(&format!("is filled with {tile:?}"))?;
+        self.is_unused(&format!("is filled with {tile:?}"))?;
         self.bytes.resize(self.size, POISON);
         self.bytes.fill(POISON);
         (self.tile, self.under_way, self.awaited) = (Some(tile), writes, announced.into());
@@ -64,7 +64,7 @@ impl Stage {
     /// # Errors
     /// The stage is in use.
     pub fn free(&mut self) -> Result<(), Fault> {
-        self.is_left_alone("is released")?;
+        self.is_unused("is released")?;
         self.bytes.fill(POISON);
         self.tile = None;
         Ok(())
@@ -89,7 +89,7 @@ impl Stage {
         Ok(())
     }
 
-    fn is_left_alone(&self, what: &str) -> Result<(), Fault> {
+    fn is_unused(&self, what: &str) -> Result<(), Fault> {
         self.is_read_by(|_| true, what)?;
         if self.under_way > 0 {
             return Err(broken(format!("a stage of {:?} {what} while it is still written", self.tile)));

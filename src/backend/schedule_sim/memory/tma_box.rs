@@ -139,14 +139,14 @@ mod tests {
 
     #[test]
     fn products_read_the_tiles_of_boxes() {
-        let wanted = |[row, column]: [i64; 2]| {
+        let expected = |[row, column]: [i64; 2]| {
             let place =
                 |(i, j): (i64, i64)| if row + i < 40 && column + j < 72 { (row + i) * 72 + column + j } else { 0 };
             (0..16).flat_map(|i| (0..64).map(move |j| (i, j))).map(|at| place(at) as u64).collect::<Vec<u64>>()
         };
         for first in [[0, 0], [16, 0], [32, 64]] {
-            assert_eq!(tile(first, 16), wanted(first), "{first:?}");
+            assert_eq!(tile(first, 16), expected(first), "{first:?}");
         }
-        assert_ne!(tile([0, 0], 24), wanted([0, 0]), "panels of other rows");
+        assert_ne!(tile([0, 0], 24), expected([0, 0]), "panels of other rows");
     }
 }

@@ -13,7 +13,7 @@ use crate::types::float_codec;
 const ITERATIONS: u64 = 6;
 /// Extents of arrays in tiles, and their minimum.
 const TILES: i64 = 3;
-const LEAST: i64 = 64;
+const MIN_EXTENT: i64 = 64;
 /// Bytes of an array without a view.
 const BYTES: usize = 1 << 16;
 
@@ -62,7 +62,7 @@ impl Launch {
             }
         };
         let tiles = tiles(module, body);
-        let mut params: Vec<ParamWord> = vec![LEAST as u64; args.len()];
+        let mut params: Vec<ParamWord> = vec![MIN_EXTENT as u64; args.len()];
         let mut elements: HashMap<usize, (DType, i64)> = HashMap::new();
         let mut known = true;
         module.walk(body, &mut |id| {
@@ -80,7 +80,7 @@ impl Launch {
             let extents: Vec<i64> = shape
                 .iter()
                 .enumerate()
-                .map(|(dim, fixed)| fixed.unwrap_or_else(|| (TILES * tile(dim)).max(LEAST)))
+                .map(|(dim, fixed)| fixed.unwrap_or_else(|| (TILES * tile(dim)).max(MIN_EXTENT)))
                 .collect();
             let mut dynamic = op.group(1).iter();
             for (dim, _) in shape.iter().enumerate().filter(|(_, fixed)| fixed.is_none()) {

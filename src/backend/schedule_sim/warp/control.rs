@@ -61,7 +61,7 @@ impl<'a> Partition<'a> {
         let module = self.kernel.module;
         for (&value, passed) in to.iter().zip(passed) {
             let there = match passed {
-                Passed::Content(held) => held.is_known(),
+                Passed::Content(content) => content.is_known(),
                 Passed::InFlight(..) => true,
             };
             if !there && module.ty(value).as_tile().is_some() && !self.kernel.may_lack(self.role, value) {
@@ -220,7 +220,7 @@ impl<'a> Partition<'a> {
         let state: Vec<_> = carried
             .iter()
             .map(|passed| match passed {
-                Passed::Content(held) => held.clone(),
+                Passed::Content(content) => content.clone(),
                 Passed::InFlight(_, promise) => promise.borrow().clone(),
             })
             .collect();

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::warp_state::{Accumulator, InFlightMma, Level, LevelKind, Partition, Promise};
+use super::warp_state::{Accumulator, Level, LevelKind, Partition, Promise, SimulatedMma};
 use crate::backend::cpu::SlotContent;
 use crate::backend::ptx::schedule::{Step, SubStep};
 use crate::ir::op_table::Effect;
@@ -21,7 +21,7 @@ impl Copies {
         Rc::clone(self.0.entry(Rc::as_ptr(promise)).or_insert_with(copy))
     }
 
-    fn of_mma(&mut self, group: &InFlightMma) -> InFlightMma {
+    fn of_mma(&mut self, group: &SimulatedMma) -> SimulatedMma {
         let mut copy = group.clone();
         for (_, sum, promise) in &mut copy.mmas {
             *promise = self.of(promise);

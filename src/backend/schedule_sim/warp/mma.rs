@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::warp_state::{Accumulator, InFlightMma, Partition, Promise};
+use super::warp_state::{Accumulator, Partition, Promise, SimulatedMma};
 use crate::backend::ptx::OperandPlan;
 use crate::backend::ptx::schedule::{MmaGroup, MmaIssue};
 use crate::backend::schedule_sim::error::{Fault, broken};
@@ -35,16 +35,16 @@ impl<'a> Partition<'a> {
         let mut has_release = Vec::new();
         for channel in &plan.releases {
             let slot = self.acquired.remove(channel);
-            let held = slot.ok_or_else(|| broken(format!("channel {channel} is released, and not acquired")))?;
-            has_release.push((*channel, held.slot));
+            let acquired = slot.ok_or_else(|| broken(format!("channel {channel} is released, and not acquired")))?;
+            has_release.push((*channel, acquired.slot));
         }
         if complete {
             self.barriers.after_step();
             for ((id, sum, promise), [left, right]) in mmas.iter().zip(&operands) {
                 let tiles = [shared.read(left, *id)?, shared.read(right, *id)?];
-                let held = self.mma(*id, tiles, sum)?;
-                *promise.borrow_mut() = held.clone();
-                self.frame.set(module.op(*id).results[0], held);
+                let content = self.mma(*id, tiles, sum)?;
+                *promise.borrow_mut() = content.clone();
+                self.frame.set(module.op(*id).results[0], content);
             }
             return has_release.into_iter().try_for_each(|(_, slot)| shared.pipelines.release(slot, self.group));
         }
@@ -56,7 +56,7 @@ impl<'a> Partition<'a> {
             self.deferred.remove(&value);
             self.in_flight_values.insert(value, (number, promise));
         }
-        self.in_flight.push_back(InFlightMma {
+        self.in_flight.push_back(SimulatedMma {
             number,
             last,
             ops: plan.ops.clone(),
@@ -133,9 +133,9 @@ impl<'a> Partition<'a> {
         let form = (module.shape(value), is_left);
         let result = module.op(load).results[0];
         if let Some(channel) = self.kernel.channel_of(load) {
-            let held = self.acquired.get(&channel).copied();
-            let held = held.ok_or_else(|| broken(format!("channel {channel} is read, and not acquired")))?;
-            if !held.is_full {
+            let acquired = self.acquired.get(&channel).copied();
+            let acquired = acquired.ok_or_else(|| broken(format!("channel {channel} is read, and not acquired")))?;
+            if !acquired.is_full {
                 return Err(broken(format!("the tiles of channel {channel} are read before they are waited for")));
             }
             let slot = self.kernel.warp_spec().and_then(|warp_spec| warp_spec.operand_slot(load));
@@ -146,7 +146,7 @@ impl<'a> Partition<'a> {
                 slot.smem_offset as usize + slot.partition_stride as usize * self.group,
                 form,
             )?;
-            return Ok(Operand::At(Where::Pipeline(held.slot), source));
+            return Ok(Operand::At(Where::Pipeline(acquired.slot), source));
         }
         let copies = self.cp_async_loads.get(&load).copied();
         let (number, copy) = copies.ok_or_else(|| broken(format!("op {} has no multistage copy", load.index())))?;

@@ -27,9 +27,9 @@ impl<'a> Partition<'a> {
                     .then(|| format!("produce {channel}: stage {} is not free", slot.stage)))
             }
             Step::ConsumerWait(wait) => {
-                let Some(held) = self.acquired.get(&wait.channel) else { return Ok(None) };
-                let (channel, stage) = (wait.channel, held.slot.stage);
-                let is_blocked = !shared.pipelines.is_full_for(held.slot)?;
+                let Some(acquired) = self.acquired.get(&wait.channel) else { return Ok(None) };
+                let (channel, stage) = (wait.channel, acquired.slot.stage);
+                let is_blocked = !shared.pipelines.is_full_for(acquired.slot)?;
                 Ok(is_blocked.then(|| format!("consumer_wait {channel}: the tiles have not arrived in stage {stage}")))
             }
             &Step::OrderWait { point, .. } => {
@@ -102,11 +102,11 @@ impl<'a> Partition<'a> {
             &Step::Produce(channel) => self.produce(shared, channel)?,
             &Step::Advance(channel) => self.advance_stage(shared, channel)?,
             Step::ConsumerWait(wait) => {
-                let held = self.acquired.get_mut(&wait.channel);
+                let acquired = self.acquired.get_mut(&wait.channel);
                 let fault = || broken(format!("channel {} is waited for, and not acquired", wait.channel));
-                let held = held.ok_or_else(fault)?;
-                held.is_full = true;
-                if self.try_waited.remove(&wait.channel).is_some_and(|seen| seen != held.slot) {
+                let acquired = acquired.ok_or_else(fault)?;
+                acquired.is_full = true;
+                if self.try_waited.remove(&wait.channel).is_some_and(|seen| seen != acquired.slot) {
                     return Err(broken(format!("the try_wait of channel {} has tested another stage", wait.channel)));
                 }
             }
@@ -129,10 +129,10 @@ impl<'a> Partition<'a> {
             }
             Step::ConsumerRelease(channels) => {
                 for channel in channels {
-                    let held = self.acquired.remove(channel);
-                    let held =
-                        held.ok_or_else(|| broken(format!("channel {channel} is released, and not acquired")))?;
-                    shared.pipelines.release(held.slot, self.group)?;
+                    let acquired = self.acquired.remove(channel);
+                    let acquired =
+                        acquired.ok_or_else(|| broken(format!("channel {channel} is released, and not acquired")))?;
+                    shared.pipelines.release(acquired.slot, self.group)?;
                 }
             }
             &Step::OrderWait { point, .. } => self.order_counts[point.barrier_set()] += 1,
@@ -203,7 +203,7 @@ impl<'a> Partition<'a> {
         let warp_spec = self.kernel.warp_spec().ok_or_else(|| fault("nothing is streamed"))?;
         let slot = warp_spec.aux_slot(id).ok_or_else(|| fault("a tile in no channel"))?;
         let channel = slot.channel as u32;
-        let held = self.acquired.get(&channel).filter(|held| held.is_full).map(|held| held.slot);
+        let acquired_slot = self.acquired.get(&channel).filter(|stage| stage.is_full).map(|stage| stage.slot);
         // Otherwise an MMA in flight has the stage, and releases it at its completion.
         let mut in_flight_slot = self
             .in_flight
@@ -211,8 +211,9 @@ impl<'a> Partition<'a> {
             .filter(|mma_group| !mma_group.from_previous_iteration)
             .flat_map(|mma_group| &mma_group.releases);
         let in_flight_slot = || in_flight_slot.find(|(released, _)| *released == channel).map(|(_, slot)| *slot);
-        let stage =
-            held.or_else(in_flight_slot).ok_or_else(|| fault("read in a stage before the wait for its tiles"))?;
+        let stage = acquired_slot
+            .or_else(in_flight_slot)
+            .ok_or_else(|| fault("read in a stage before the wait for its tiles"))?;
         let result = self.kernel.module.op(id).results[0];
         let dtype = self.kernel.info.element_type(result);
         let (bytes, count) = (dtype.storage_bits() as usize / 8, self.kernel.info.inference.num_elements(result));
@@ -231,11 +232,11 @@ impl<'a> Partition<'a> {
         let op = self.kernel.module.op(id);
         let mut operands = Vec::new();
         for &value in &op.operands {
-            let held = self.frame.get(value);
-            if !held.is_known() && self.kernel.module.ty(value).as_tile().is_some() {
+            let content = self.frame.get(value);
+            if !content.is_known() && self.kernel.module.ty(value).as_tile().is_some() {
                 return Err(broken(format!("op {} sends %{}, which is not there", id.index(), value.index())));
             }
-            operands.push(Some(held));
+            operands.push(Some(content));
         }
         if !self.is_silent {
             self.tma_stores.push_back(PendingStore { id, operands });

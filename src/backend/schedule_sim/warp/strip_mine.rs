@@ -38,7 +38,7 @@ pub fn run(
     strip_mine: &StripMine,
     layout: &Layout,
 ) -> Result<(), Fault> {
-    let of = |wanted: StripRole| strip_mine.ops.iter().filter(move |&&(_, part)| part == wanted).map(|&(id, _)| id);
+    let of = |required: StripRole| strip_mine.ops.iter().filter(move |&&(_, part)| part == required).map(|&(id, _)| id);
     of(StripRole::Preheader).try_for_each(|id| frame.step(id))?;
     let reduces: Vec<OpId> = of(StripRole::Body).filter(|&id| module.op(id).code == Opcode::Reduce).collect();
     let count = layout.num_elements();
@@ -152,8 +152,8 @@ impl StripRun<'_, '_> {
     /// Sets a view of the same elements.
     fn name(&mut self, id: OpId) {
         let op = self.module.op(id);
-        if let Some(held) = self.made.get(&op.operands[0]).cloned() {
-            self.made.insert(op.results[0], held);
+        if let Some(content) = self.made.get(&op.operands[0]).cloned() {
+            self.made.insert(op.results[0], content);
         }
     }
 
@@ -168,12 +168,12 @@ impl StripRun<'_, '_> {
         let op = self.module.op(id);
         let before: Vec<SlotContent> = op.operands.iter().map(|&value| self.frame.get(value)).collect();
         for &value in &op.operands {
-            if let Some(held) = self.whole.get(&value) {
-                self.frame.set(value, held.clone());
+            if let Some(content) = self.whole.get(&value) {
+                self.frame.set(value, content.clone());
             }
         }
         let done = self.frame.step(id);
-        op.operands.iter().zip(before).for_each(|(&value, held)| self.frame.set(value, held));
+        op.operands.iter().zip(before).for_each(|(&value, content)| self.frame.set(value, content));
         done
     }
 }

@@ -17,10 +17,14 @@ use crate::ir::{Attr, AttrKind, BlockId, MemOrder, Op, OpId, Opcode};
 /// Returns the number of groups that are simulated separately: 1 if they are simulated as one.
 pub fn count(info: &KernelInfo<'_>, body: BlockId, schedule: &Schedule) -> usize {
     let Some(partition) = schedule.partition(WarpRole::Consumer) else { return 1 };
-    let alone = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.consumer_groups() == 1);
+    let is_single_group = schedule.warp_spec.as_ref().is_none_or(|warp_spec| warp_spec.consumer_groups() == 1);
     let cp_async = schedule.loops(WarpRole::Consumer).into_iter().any(|plan| plan.cp_async.is_some());
     let warps = partition.warps.len() as u32;
-    match alone && !cp_async && warps.is_multiple_of(WARP_GROUP_WARPS) && Accesses::new(info, body).is_race_free() {
+    match is_single_group
+        && !cp_async
+        && warps.is_multiple_of(WARP_GROUP_WARPS)
+        && Accesses::new(info, body).is_race_free()
+    {
         true => (warps / WARP_GROUP_WARPS).max(1) as usize,
         false => 1,
     }
@@ -64,7 +68,7 @@ impl Accesses {
     }
 
     fn is_race_free(&self) -> bool {
-        let apart = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_alias_across_threads(write));
-        !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| apart(read, write)))
+        let is_disjoint = |read: &Option<MemoryEffect>, write: &Option<MemoryEffect>| matches!((read, write), (Some(read), Some(write)) if !read.may_alias_across_threads(write));
+        !self.is_bound && self.reads.iter().all(|read| self.writes.iter().all(|write| is_disjoint(read, write)))
     }
 }

@@ -30,7 +30,7 @@ pub enum Accumulator {
 
 /// MMAs in flight.
 #[derive(Clone)]
-pub struct InFlightMma {
+pub struct SimulatedMma {
     pub number: u64,
     /// Last MMA of the group.
     pub last: OpId,
@@ -114,7 +114,7 @@ pub struct Partition<'a> {
     pub frame: Frame<'a>,
     pub levels: Vec<Level<'a>>,
     /// In order of issue.
-    pub in_flight: VecDeque<InFlightMma>,
+    pub in_flight: VecDeque<SimulatedMma>,
     /// Values that MMAs in flight compute.
     pub in_flight_values: FxHashMap<Value, (u64, Promise)>,
     /// Values that are computed at their uses.
@@ -262,7 +262,7 @@ impl<'a> Partition<'a> {
         self.deferred.remove(&value);
         self.in_flight_values.remove(&value);
         match passed {
-            Passed::Content(held) => self.frame.set(value, held),
+            Passed::Content(content) => self.frame.set(value, content),
             Passed::InFlight(mma_group, promise) => {
                 self.frame.forget(value);
                 self.in_flight_values.insert(value, (mma_group, promise));
@@ -282,9 +282,9 @@ impl<'a> Partition<'a> {
         };
         let youngest = &self.in_flight[count - 1];
         if (youngest.last, youngest.from_previous_iteration) != (wait.mma, wait.from_previous_iteration) {
-            let [wanted, completed] = [wait.mma, youngest.last].map(|id| id.index());
+            let [required, completed] = [wait.mma, youngest.last].map(|id| id.index());
             return Err(broken(format!(
-                "the wait is for op {wanted}, and op {completed} is the last one that completes"
+                "the wait is for op {required}, and op {completed} is the last one that completes"
             )));
         }
         let (defer_release, has_release) = (wait.defer_release, wait.release_after.is_some());
@@ -352,7 +352,7 @@ impl<'a> Partition<'a> {
     /// An operand is not available.
     pub fn mma(&mut self, id: OpId, [left, right]: [SlotContent; 2], sum: &Accumulator) -> Result<SlotContent, Fault> {
         let sum = match sum {
-            Accumulator::Content(held) => held.clone(),
+            Accumulator::Content(content) => content.clone(),
             Accumulator::Promised(promise) => promise.borrow().clone(),
         };
         self.frame.step_with(id, &[Some(left), Some(right), Some(sum)])

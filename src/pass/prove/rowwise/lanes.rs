@@ -16,7 +16,7 @@ struct Sum {
 }
 
 /// Largest number of the forms. No sum of such numbers wraps.
-const MOST: i64 = 1 << 31;
+const MAX_NUMBER: i64 = 1 << 31;
 
 /// Returns a row in the normal form. `extents`: those of the tile.
 ///
@@ -73,7 +73,7 @@ fn collect(terms: &mut Terms, term: Term, factor: i64, extents: &[i64], form: &m
 
 /// Returns the form of a term that is not negative.
 fn sum(terms: &mut Terms, term: Term, extents: &[i64]) -> Option<Sum> {
-    let mut most = MOST;
+    let mut most = MAX_NUMBER;
     let form = match terms.node(term).clone() {
         Node::Constant(constant) if constant < 0 => return None,
         Node::Constant(constant) => Sum { constant, parts: BTreeMap::new() },

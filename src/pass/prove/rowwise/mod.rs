@@ -30,7 +30,7 @@ use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Value};
 
 /// Maximum number of walks over the body of a loop.
-const MOST_WALKS: usize = 6;
+const MAX_WALKS: usize = 6;
 
 /// Checks the promises of a verified trace.
 ///
@@ -145,7 +145,7 @@ impl<'m> Rows<'m> {
         self.loops.push(id);
         // Conditions of the terminators.
         let mut leaving = Dependence::default();
-        for _ in 0..MOST_WALKS {
+        for _ in 0..MAX_WALKS {
             for (&arg, &dependence) in carried.iter().zip(&state) {
                 self.values.forget(arg);
                 self.known.insert(arg, dependence);

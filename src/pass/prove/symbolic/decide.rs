@@ -5,7 +5,7 @@
 //! * bounds: the conditions of an access, and a position outside;
 //! * conflicts: two executions in different tile blocks, and an element of both;
 //! * coverage: an element, and the tile block, iteration and lane that its position determines as
-//!   mixed radix digits (`digits`); the position contains the element, and each condition of the
+//!   mixed radix digits (`digits`). The position contains the element, and each condition of the
 //!   store follows for them.
 
 use super::digits::{Part, digits, is_symbolic};

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use rustc_hash::FxHashSet;
 
 use super::decide::{Inside, Launches, Place, are_disjoint, covers, is_implied, is_inside};
-use super::linear::MOST_ROWS;
+use super::linear::MAX_ROWS;
 use crate::ir::Value;
 use crate::pass::prove::access::{Access, Dim, Frame, Kind, Root};
 use crate::pass::prove::term::{Fun, Term, Terms, Var};
@@ -13,7 +13,7 @@ use crate::pass::prove::verdict::{Property, Reason};
 use crate::pass::prove::walk::Walk;
 
 /// Limit of eliminations that search for needless checks of one kernel.
-const MOST_ELIMINATIONS: usize = 16;
+const MAX_ELIMINATIONS: usize = 16;
 
 /// Limit of inequalities of such an elimination.
 const FEW_ROWS: usize = 80;
@@ -40,7 +40,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
 
     fn launches(&self) -> Launches<'_> {
         let Walk { values, ranges, required, .. } = self.walk;
-        Launches { terms: &values.terms, ranges, conditions: required, most_rows: MOST_ROWS }
+        Launches { terms: &values.terms, ranges, conditions: required, most_rows: MAX_ROWS }
     }
 
     /// Returns true if no launch satisfies the conditions of the kernel.
@@ -135,7 +135,7 @@ pub(in crate::pass::prove) struct Needless<'w, 'm> {
 
 impl<'w, 'm> Needless<'w, 'm> {
     pub fn new(walk: &'w Walk<'m>) -> Needless<'w, 'm> {
-        Needless { walk, eliminations: Cell::new(MOST_ELIMINATIONS) }
+        Needless { walk, eliminations: Cell::new(MAX_ELIMINATIONS) }
     }
 
     fn launches<'t>(&'t self, conditions: &'t [Term]) -> Launches<'t> {

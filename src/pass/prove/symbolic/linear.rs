@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 pub type Unknown = usize;
 
 /// Limit of inequalities of one system.
-pub const MOST_ROWS: usize = 300;
+pub const MAX_ROWS: usize = 300;
 
 /// Limit of factors. Larger ones end the elimination.
 const LARGEST: i128 = 1 << 90;
@@ -240,7 +240,7 @@ mod tests {
                 rows.iter().all(|row| row.factors.iter().fold(row.constant, |sum, &(var, f)| sum + f * x[var]) >= 0)
             };
             let any = (0..729).any(|n| holds([n / 81 - 4, n / 9 % 9 - 4, n % 9 - 4]));
-            let refuted = is_contradictory(&rows, MOST_ROWS);
+            let refuted = is_contradictory(&rows, MAX_ROWS);
             assert!(!(any && refuted), "{rows:?}");
             found += usize::from(refuted);
             possible += usize::from(!any);
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn constants_are_rounded() {
         // 0 < 4 x < 4 has no integer.
-        assert!(is_contradictory(&[row(-1, &[(0, 4)]), row(3, &[(0, -4)])], MOST_ROWS));
-        assert!(!is_contradictory(&[row(-1, &[(0, 4)]), row(4, &[(0, -4)])], MOST_ROWS));
+        assert!(is_contradictory(&[row(-1, &[(0, 4)]), row(3, &[(0, -4)])], MAX_ROWS));
+        assert!(!is_contradictory(&[row(-1, &[(0, 4)]), row(4, &[(0, -4)])], MAX_ROWS));
     }
 }

@@ -13,16 +13,16 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::linear::{Linear, Unknown};
 
 /// Limit of variables of one product.
-const MOST_FACTORS: usize = 4;
+const MAX_FACTORS: usize = 4;
 
 /// Limit of products of one system.
-const MOST_PRODUCTS: usize = 48;
+const MAX_PRODUCTS: usize = 48;
 
 /// Limit of products of variables in the product of two forms.
-const MOST_PAIRS: usize = 16;
+const MAX_PAIRS: usize = 16;
 
 /// Limit of derived rows.
-const MOST_ROWS: usize = 60;
+const MAX_ROWS: usize = 60;
 
 /// Products of variables.
 #[derive(Default)]
@@ -40,7 +40,7 @@ impl Products {
     /// Returns the product of two forms, `None` at a limit. `count`: the number of variables of the
     /// system.
     pub fn product(&mut self, a: &Linear, b: &Linear, count: &mut usize) -> Option<Linear> {
-        if a.factors.len() * b.factors.len() > MOST_PAIRS {
+        if a.factors.len() * b.factors.len() > MAX_PAIRS {
             return None;
         }
         let alone = |form: &Linear| Linear { constant: 0, factors: form.factors.clone() };
@@ -60,7 +60,7 @@ impl Products {
         if let Some(known) = self.find(&list) {
             return Some(known);
         }
-        if list.len() > MOST_FACTORS || self.vars.len() >= MOST_PRODUCTS {
+        if list.len() > MAX_FACTORS || self.vars.len() >= MAX_PRODUCTS {
             return None;
         }
         if list.len() > 2 {
@@ -117,7 +117,7 @@ impl Products {
                         continue;
                     }
                     found.extend(self.multiplied(row, &by, least));
-                    if found.len() >= MOST_ROWS {
+                    if found.len() >= MAX_ROWS {
                         return found;
                     }
                 }

@@ -9,14 +9,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::linear::{Linear, MOST_ROWS, Unknown, is_contradictory};
+use super::linear::{Linear, MAX_ROWS, Unknown, is_contradictory};
 use super::product::Products;
 use crate::ir::{CmpPred, Rounding, Sign};
 use crate::pass::prove::interval::{Intervals, Ranges};
 use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
 
 /// Limit of cases that are distinguished one inside of another.
-const MOST_CASES: usize = 6;
+const MAX_CASES: usize = 6;
 
 /// Rows of an elimination for each wrap that inequalities may exclude: a limit of both limits all
 /// costs.
@@ -112,10 +112,10 @@ impl<'t> System<'t> {
             rows: Vec::new(),
             cases: Vec::new(),
             products: Products::default(),
-            wraps: MOST_ROWS / ROWS_OF_A_WRAP,
+            wraps: MAX_ROWS / ROWS_OF_A_WRAP,
             ratios: FxHashMap::default(),
             fault: None,
-            most_rows: MOST_ROWS,
+            most_rows: MAX_ROWS,
         }
     }
 
@@ -426,11 +426,11 @@ impl<'t> System<'t> {
         let mut all = rows.to_vec();
         all.extend_from_slice(&self.rows);
         if self.products.is_empty() {
-            return self.is_impossible(&mut all, 0, MOST_CASES);
+            return self.is_impossible(&mut all, 0, MAX_CASES);
         }
         let mut more = all.clone();
         more.extend(self.derived(&all));
-        if self.is_impossible(&mut more, 0, MOST_CASES) {
+        if self.is_impossible(&mut more, 0, MAX_CASES) {
             return true;
         }
         // Relations of variables that products differ in are multiplied, too.
@@ -441,7 +441,7 @@ impl<'t> System<'t> {
         let rows = [relations.as_slice(), &all].concat();
         more.extend(self.derived(&rows));
         more.extend(relations);
-        self.is_impossible(&mut more, 0, MOST_CASES)
+        self.is_impossible(&mut more, 0, MAX_CASES)
     }
 
     /// Returns products of rows.

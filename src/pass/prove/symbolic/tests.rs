@@ -2,7 +2,7 @@
 //! procedure are found.
 
 use super::decide::Launches;
-use super::linear::MOST_ROWS;
+use super::linear::MAX_ROWS;
 use super::system::{Execution, Fault, System};
 use crate::ir::{CmpPred, Rounding, Sign};
 use crate::pass::prove::interval::Ranges;
@@ -145,7 +145,7 @@ impl Case {
 
     fn is_possible(&self) -> bool {
         let launches =
-            Launches { terms: &self.terms, ranges: &self.ranges, conditions: &self.conditions, most_rows: MOST_ROWS };
+            Launches { terms: &self.terms, ranges: &self.ranges, conditions: &self.conditions, most_rows: MAX_ROWS };
         !launches.is_impossible()
     }
 }

@@ -144,8 +144,8 @@ impl<'m> AxisInfoAnalysis<'m> {
     fn reshaped(&mut self, op: &Op, groups: AxisGroups, depth: u32) -> Option<AxisInfo> {
         let (from, to) = (self.module.shape(op.operands[0]), self.module.shape(op.results[0]));
         let inner = |shape: &[i64], axis: usize| shape[axis + 1..].iter().product::<i64>();
-        let wanted = inner(to, groups.axis);
-        let axis = (0..from.len()).find(|&axis| inner(from, axis) == wanted && from[axis] as u64 >= groups.length);
+        let required = inner(to, groups.axis);
+        let axis = (0..from.len()).find(|&axis| inner(from, axis) == required && from[axis] as u64 >= groups.length);
         match axis {
             Some(axis) => Some(self.of(op.operands[0], AxisGroups { axis, ..groups }, depth + 1)),
             None if from.iter().product::<i64>() == 1 => {

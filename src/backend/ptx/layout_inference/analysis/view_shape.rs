@@ -73,14 +73,14 @@ impl ViewShape {
     /// elements, for elements in `layout`.
     pub fn list_layout(&self, layout: &Layout) -> Option<Layout> {
         let axis = self.sparse?;
-        let mut thin = vec![1; self.tile.len()];
-        thin[axis] = self.tile[axis];
-        Some(layout.project(&thin).reshape(&[self.tile[axis]]))
+        let mut extents = vec![1; self.tile.len()];
+        extents[axis] = self.tile[axis];
+        Some(layout.project(&extents).reshape(&[self.tile[axis]]))
     }
 
     /// Returns true if tiles start at whole bytes along `axis`.
     pub fn begins_whole(&self, axis: usize) -> bool {
-        self.starts[axis] >= self.least_vector() as u64
+        self.starts[axis] >= self.min_vector() as u64
     }
 
     /// Returns the largest known power of two that divides the position along `axis` of the first
@@ -107,16 +107,16 @@ impl ViewShape {
     /// Returns the largest known power of two that divides the stride of tensor dimension `dim`. A
     /// stride is a whole number of bytes also for elements that share a byte.
     pub fn stride_divisor(&self, module: &Module, int_ranges: &IntRanges, dim: usize) -> u64 {
-        divisor_of(int_ranges, self.stride(module, dim)).max(self.least_vector() as u64)
+        divisor_of(int_ranges, self.stride(module, dim)).max(self.min_vector() as u64)
     }
 
     /// Returns the largest known power of two that divides the extent of tensor dimension `dim`.
     pub fn extent_divisor(&self, module: &Module, int_ranges: &IntRanges, dim: usize) -> u64 {
-        divisor_of(int_ranges, self.extent(module, dim)).max(self.least_vector() as u64)
+        divisor_of(int_ranges, self.extent(module, dim)).max(self.min_vector() as u64)
     }
 
     /// Returns the number of elements of the smallest access: 2 if two share a byte.
-    pub fn least_vector(&self) -> usize {
+    pub fn min_vector(&self) -> usize {
         if self.elem.storage_bits() < 8 { 2 } else { 1 }
     }
 
@@ -124,7 +124,7 @@ impl ViewShape {
     /// of stride 1.
     pub fn vector(&self, module: &Module, int_ranges: &IntRanges, axis: usize) -> usize {
         let start = usize::try_from(self.starts[axis]).unwrap_or(usize::MAX);
-        self.vector_if_aligned(module, int_ranges, axis).min(start.max(self.least_vector()))
+        self.vector_if_aligned(module, int_ranges, axis).min(start.max(self.min_vector()))
     }
 
     /// Returns [`ViewShape::vector`] for tiles that start at multiples of the result.
@@ -137,7 +137,7 @@ impl ViewShape {
                 vector = vector.min(self.stride_divisor(module, int_ranges, dim) as usize);
             }
         }
-        vector.max(self.least_vector()).min(self.tile[axis] as usize)
+        vector.max(self.min_vector()).min(self.tile[axis] as usize)
     }
 }
 

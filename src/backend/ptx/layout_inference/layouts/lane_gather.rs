@@ -33,8 +33,8 @@ impl LaneGather {
         let along = register_bits(&bits).map(|(_, bit)| 1 << bit).sum::<usize>();
         let firsts: Vec<usize> = (0..source.num_registers()).filter(|register| register & along == 0).collect();
         let line = |register| {
-            let wanted = to.line(result.element(register, 0, 0));
-            firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == wanted)
+            let required = to.line(result.element(register, 0, 0));
+            firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == required)
         };
         let lines = (0..result.num_registers()).map(line).collect::<Option<Vec<usize>>>()?;
         Some(LaneGather { bits, lines })

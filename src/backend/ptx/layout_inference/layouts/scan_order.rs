@@ -49,7 +49,7 @@ impl ScanOrder {
     }
 
     /// Returns true if the axis spans several warps, whose totals are exchanged in shared memory.
-    pub fn meets(&self) -> bool {
+    pub fn is_cross_warp(&self) -> bool {
         self.outer.iter().any(|bit| matches!(bit, AxisBit::Warp(_)))
     }
 
@@ -62,13 +62,13 @@ impl ScanOrder {
     /// 2^`MAX_HIGH` rounds, which register bits distinguish.
     pub fn fits(&self) -> bool {
         let high = &self.outer[self.low()..];
-        !self.meets() || high.len() <= MAX_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
+        !self.is_cross_warp() || high.len() <= MAX_HIGH && high.iter().all(|bit| matches!(bit, AxisBit::Register(_)))
     }
 
     /// Returns the approximate number of instructions of a thread for `registers` elements, without
     /// one combination each.
     pub fn cost(&self, registers: usize) -> usize {
-        let again = if self.meets() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
+        let again = if self.is_cross_warp() { (1 << (self.outer.len() - self.low())) - 1 } else { 0 };
         ((registers >> self.inner.len()) + again) * (2 * self.lanes.1 + 3)
     }
 }
@@ -119,7 +119,7 @@ mod tests {
         let outer =
             [AxisBit::Warp(0), AxisBit::Warp(1), AxisBit::Register(2), AxisBit::Register(3), AxisBit::Register(4)];
         assert_eq!(order.outer, outer);
-        assert!(order.meets() && order.fits());
+        assert!(order.is_cross_warp() && order.fits());
         let columns = ScanOrder::of(&rows, 0).unwrap();
         assert_eq!(columns, ScanOrder { inner: vec![5], lanes: (0, 0), outer: vec![] });
         let turned = Layout::new([4, 8], vec![], vec![2, 1, 4, 8, 16], vec![]);

@@ -60,17 +60,17 @@ impl Inference<'_> {
         }
         let layout =
             self.natural(source).filter(moves_single_bits).unwrap_or_else(|| self.default_layout(source)).canonical();
-        let held = block_layout(&layout, part);
+        let source_layout = block_layout(&layout, part);
         let moved = |own: &[u32], left: &[u32]| own.iter().zip(left).any(|(own, left)| own != left && *left == 0);
-        let across_warps = moved(layout.warp_bases(), held.warp_bases());
-        let across_lanes = moved(layout.lane_bases(), held.lane_bases());
+        let across_warps = moved(layout.warp_bases(), source_layout.warp_bases());
+        let across_lanes = moved(layout.lane_bases(), source_layout.lane_bases());
         if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
             let each = self.default_layout(result).canonical();
             self.accesses.insert(id, block_grid_layout(&each, module.shape(source)));
             self.set(result, each);
             return;
         }
-        let chosen = if across_warps { self.default_layout(result) } else { held.canonical() };
+        let chosen = if across_warps { self.default_layout(result) } else { source_layout.canonical() };
         self.set(result, chosen);
         self.accesses.insert(id, layout);
     }
@@ -116,13 +116,13 @@ impl Inference<'_> {
         bits.saturating_sub(threads).max(MIN_BITS).min(bits)
     }
 
-    /// Returns a layout with the bits `wanted` in registers. The remaining registers have the
+    /// Returns a layout with the bits `required` in registers. The remaining registers have the
     /// highest other bits.
-    fn layout_for(&self, value: Value, wanted: &[u32]) -> Layout {
+    fn layout_for(&self, value: Value, required: &[u32]) -> Layout {
         let bits = self.num_elements(value).trailing_zeros();
-        let mut register = wanted.to_vec();
-        let others = (0..bits).rev().filter(|bit| !wanted.contains(bit));
-        register.extend(others.take(self.register_bits(value) - wanted.len()));
+        let mut register = required.to_vec();
+        let others = (0..bits).rev().filter(|bit| !required.contains(bit));
+        register.extend(others.take(self.register_bits(value) - required.len()));
         let mut rest = (0..bits).filter(|bit| !register.contains(bit)).map(|bit| 1 << bit);
         let mut take = |count: usize| (0..count).map(|_| rest.next().unwrap_or(0)).collect::<Vec<u32>>();
         let (lane, warp) = (take(LANE_BITS), take(self.num_warps.trailing_zeros() as usize));

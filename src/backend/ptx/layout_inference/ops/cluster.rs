@@ -10,13 +10,14 @@ impl Inference<'_> {
     pub fn cluster_all_gather(&mut self, id: OpId) {
         let module = self.module;
         let op = module.op(id);
-        let held = self.natural_or_default(op.operands[0]).canonical();
-        let elements = held.num_elements() as u32;
+        let source_layout = self.natural_or_default(op.operands[0]).canonical();
+        let elements = source_layout.num_elements() as u32;
         let shape = module.shape(op.results[0]);
         let ranks = (0..shape[0].ilog2()).map(|bit| elements << bit);
-        let registers = held.register_bases().iter().copied().chain(ranks).collect();
-        let layout = Layout::new(shape, registers, held.lane_bases().to_vec(), held.warp_bases().to_vec());
+        let registers = source_layout.register_bases().iter().copied().chain(ranks).collect();
+        let layout =
+            Layout::new(shape, registers, source_layout.lane_bases().to_vec(), source_layout.warp_bases().to_vec());
         self.set(op.results[0], layout);
-        self.accesses.insert(id, held);
+        self.accesses.insert(id, source_layout);
     }
 }

@@ -13,11 +13,12 @@ impl Inference<'_> {
         let module = self.module;
         let op = module.op(id);
         let (source, positions) = (op.operands[0], op.operands[1]);
-        let held = self.natural_or_default(source).canonical();
-        let wanted = self.natural(positions).map(|layout| layout.canonical());
-        let layout = wanted.unwrap_or_else(|| line_aligned_layout(&held, module.shape(positions), op.dim() as usize));
+        let source_layout = self.natural_or_default(source).canonical();
+        let required = self.natural(positions).map(|layout| layout.canonical());
+        let layout =
+            required.unwrap_or_else(|| line_aligned_layout(&source_layout, module.shape(positions), op.dim() as usize));
         self.set(op.results[0], layout);
-        self.accesses.insert(id, held);
+        self.accesses.insert(id, source_layout);
     }
 
     /// Sets the layouts of a `histogram`. The source keeps its layout if all replicas are in other
@@ -25,13 +26,13 @@ impl Inference<'_> {
     pub fn histogram(&mut self, id: OpId) {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let held = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
+        let source_layout = self.natural(source).map(|layout| layout.canonical()).filter(|layout| {
             let threads = layout.lane_bases().iter().chain(layout.warp_bases());
             layout.replication() == 1 << threads.filter(|&&basis| basis == 0).count()
         });
-        let held = held.unwrap_or_else(|| self.default_layout(source));
+        let source_layout = source_layout.unwrap_or_else(|| self.default_layout(source));
         self.set(result, self.default_layout(result));
-        self.accesses.insert(id, held);
+        self.accesses.insert(id, source_layout);
     }
 
     /// Sets the layout of `ranks`: adjacent elements are in adjacent lanes, and each warp has a

@@ -57,20 +57,20 @@ impl Inference<'_> {
     /// Returns the elementwise values that only addresses and masks of contiguous accesses use.
     fn deferred_values(&self, ops: &[OpId]) -> FxHashSet<Value> {
         let module = self.module;
-        let mut asked: FxHashMap<Value, usize> = FxHashMap::default();
+        let mut requests: FxHashMap<Value, usize> = FxHashMap::default();
         let mut deferred = FxHashSet::default();
         for &id in ops.iter().rev() {
             let op = module.op(id);
             if self.pointer_contiguity.contains_key(&id) {
                 let addresses = op.operands.first().into_iter().copied().chain(mask_of(op));
-                addresses.for_each(|value| *asked.entry(value).or_default() += 1);
+                addresses.for_each(|value| *requests.entry(value).or_default() += 1);
             } else if op.code.is_elementwise()
                 && let &[result] = op.results.as_slice()
-                && asked.get(&result).is_some_and(|&count| self.uses.count(result) == count)
+                && requests.get(&result).is_some_and(|&count| self.uses.count(result) == count)
                 && self.num_elements(result) > 1
             {
                 deferred.insert(result);
-                op.operands.iter().for_each(|&value| *asked.entry(value).or_default() += 1);
+                op.operands.iter().for_each(|&value| *requests.entry(value).or_default() += 1);
             }
         }
         let mut lengths: FxHashMap<Value, usize> = FxHashMap::default();

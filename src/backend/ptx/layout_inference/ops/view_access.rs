@@ -69,7 +69,7 @@ impl Inference<'_> {
             let Some(view) = ViewShape::at(module, &self.int_ranges, view, index) else { continue };
             let order = memory_order(module, &view);
             let vector = contiguous_axis(module, &view).map_or(1, |axis| view.vector(module, &self.int_ranges, axis));
-            let least = view.least_vector();
+            let least = view.min_vector();
             found.push((id, view.tile, order, vector, least));
         }
         for (_, tile, order, vector, _) in &found {

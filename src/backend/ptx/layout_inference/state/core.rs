@@ -228,14 +228,14 @@ impl<'m> Inference<'m> {
     }
 
     /// Returns the layout of the operand of a view or rematerialized op for a result in layout
-    /// `wanted` (backward propagation through the op).
-    pub fn demand(&self, op: OpId, wanted: &Layout) -> Layout {
+    /// `required` (backward propagation through the op).
+    pub fn demand(&self, op: OpId, required: &Layout) -> Layout {
         let op = self.module.op(op);
         match op.code {
-            Opcode::Broadcast => wanted.project(self.module.shape(op.operands[0])),
-            Opcode::Reshape => wanted.reshape(self.module.shape(op.operands[0])),
-            Opcode::Permute => wanted.permute(&inverse(&as_axes(op.permutation()))),
-            _ => wanted.clone(),
+            Opcode::Broadcast => required.project(self.module.shape(op.operands[0])),
+            Opcode::Reshape => required.reshape(self.module.shape(op.operands[0])),
+            Opcode::Permute => required.permute(&inverse(&as_axes(op.permutation()))),
+            _ => required.clone(),
         }
     }
 

@@ -15,7 +15,7 @@ impl Inference<'_> {
     }
 
     /// Returns true if the op is an asynchronous MMA.
-    pub fn runs_alone(&self, id: OpId) -> bool {
+    pub fn is_async_mma(&self, id: OpId) -> bool {
         matches!(self.mma_plans.get(&id), Some(Ok(plan)) if plan.is_asynchronous())
     }
 

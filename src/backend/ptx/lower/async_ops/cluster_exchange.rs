@@ -23,16 +23,16 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let result = op.results[0];
         let size = self.module.shape(result)[0] as usize;
-        let Tile { layout: held, regs } = self.operand()?;
+        let Tile { layout: source_layout, regs } = self.operand()?;
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let dtype = self.info.element_type(result);
         let [rounds, _] = self.smem.split().ok_or(SCHEDULE_MISMATCH)?.map(|number| number as usize);
         let bytes = vector_access::run_bytes(vector_access::shared_type(dtype), 1) as usize;
-        let side = Side::in_order(&held, bytes, rounds);
+        let side = Side::in_order(&source_layout, bytes, rounds);
         let owner = self.owner_of(side.replicated);
         let own = self.b.reg(Operand::Smem, RegClass::B32);
         let bases: Vec<Operand> = (0..size).map(|rank| self.b.mapa(own, rank as u32)).collect();
-        let mut gathered = vec![vec![Operand::Imm(0); held.num_registers()]; size];
+        let mut gathered = vec![vec![Operand::Imm(0); source_layout.num_registers()]; size];
         for round in 0..rounds {
             let buffer = self.next_write_buffer()?;
             self.store_side(buffer, dtype, &regs, &side, round, owner);

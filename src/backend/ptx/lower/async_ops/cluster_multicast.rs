@@ -78,8 +78,8 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let arg = self.module.block(op.regions[0]).args[0];
         let (own, other) = self.scalar_of_both_ctas(op.group(0)[0])?;
-        let apart = self.b.sub(ty, other, own);
-        let counter = self.b.add(ty, counter, apart);
+        let distance = self.b.sub(ty, other, own);
+        let counter = self.b.add(ty, counter, distance);
         let layout = Layout::replicated(&[], self.info.inference.num_warps);
         self.sync.peer.tiles.insert(arg, Some(Tile { layout, regs: Rc::from([counter]) }));
         self.compare_with_peer(&[arg])
@@ -148,9 +148,9 @@ impl Lowering<'_> {
         }
         let same =
             same.into_iter().chain(self.sync.peer.in_lockstep).reduce(|all, one| self.b.and(Ty::Pred, all, one).reg());
-        let (apart, end) = (self.b.new_label(), self.b.new_label());
+        let (separate, end) = (self.b.new_label(), self.b.new_label());
         if let Some(same) = same {
-            self.b.bra_if(same, true, apart, true);
+            self.b.bra_if(same, true, separate, true);
         }
         let op = self.module.op(load.load);
         let view = op.group(0)[0];
@@ -183,7 +183,7 @@ impl Lowering<'_> {
         }
         if same.is_some() {
             self.b.bra(end, true);
-            self.b.place(apart);
+            self.b.place(separate);
             self.issue_loads(load, stage, barrier, true)?;
             self.b.place(end);
         }

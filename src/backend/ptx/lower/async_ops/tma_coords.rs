@@ -56,7 +56,7 @@ impl Lowering<'_> {
             let (step, tile) = (partition.steps[axis], partition.tile[axis]);
             // A replacement must also be a multiple of the indices at which boxes may start.
             let whole = if axis == fastest { whole_indices(step, shape.elem.storage_bits() / 8) } else { 1 };
-            let index = self.near_index(indices[axis], (step, tile), whole)?;
+            let index = self.bounded_index(indices[axis], (step, tile), whole)?;
             let start = self.b.mul(Ty::S32, index, step);
             let start = self.b.add(Ty::S32, start, offsets[axis]);
             match slice.filter(|slice| slice.dim == shape.dim_map[axis]) {
@@ -105,7 +105,7 @@ impl Lowering<'_> {
     /// `whole` outside.
     ///
     /// Tiles have `tile` elements, and start every `step` elements.
-    fn near_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
+    fn bounded_index(&mut self, index: Value, (step, tile): (i64, i64), whole: i64) -> Lowered<Operand> {
         let dtype = self.module.dtype(index);
         let range = self.info.inference.int_ranges.range(index);
         // The last index before the array, and the first one after the longest array.
@@ -225,7 +225,7 @@ mod tests {
         let view = k.partition(&array, &[128, 64], &[0, 1]);
         k.load(view, &[first, second]);
         let text = with_views(&k.finish(), Target::SM_90A, true, |lowering, _| {
-            lowering.near_index(first, (40, 40), 2).unwrap();
+            lowering.bounded_index(first, (40, 40), 2).unwrap();
             emit::module(Target::SM_90A, &[], std::slice::from_ref(lowering.b.function()))
         });
         let most = (MAX_EXTENT as i64 / 40 + 1 + 1) / 2 * 2;

@@ -90,8 +90,8 @@ impl Lowering<'_> {
         let block = Block { layout: &layout, part: module.shape(result), index };
         let dtype = self.info.element_type(source);
         let regs = self.registers_of_block(&block, regs.to_vec(), repr::class(dtype));
-        let held = block_layout(&layout, block.part).canonical();
-        let wanted = self.info.inference.layout(result).cloned().unwrap_or_else(|| held.clone());
+        let source_layout = block_layout(&layout, block.part).canonical();
+        let required = self.info.inference.layout(result).cloned().unwrap_or_else(|| source_layout.clone());
         let moves = |bases: &[u32]| bases.iter().any(|&basis| block.bit(basis).is_some());
         let regs: Rc<[Operand]> = match (moves(layout.warp_bases()), moves(layout.lane_bases())) {
             (false, false) => regs.into(),
@@ -108,15 +108,15 @@ impl Lowering<'_> {
             }
             (true, _) => {
                 let owner = self.owner_of_block(&block);
-                let change = self.conversion_plan(result, &wanted)?;
+                let change = self.conversion_plan(result, &required)?;
                 let ConversionPlan::Layout(Conversion::Shared(plan)) = &*change else {
                     return Err(SCHEDULE_MISMATCH.to_owned());
                 };
                 self.report.remarks.smem_conversions += 1;
-                self.through_shared(dtype, &regs, plan, wanted.num_registers(), Some(owner))?
+                self.through_shared(dtype, &regs, plan, required.num_registers(), Some(owner))?
             }
         };
-        self.values.define(result, Tile { layout: wanted, regs });
+        self.values.define(result, Tile { layout: required, regs });
         Ok(())
     }
 
@@ -184,8 +184,8 @@ impl Lowering<'_> {
                 continue;
             }
             let own = self.linear_in_thread(&numbers);
-            let wanted = self.b.and(Ty::B32, block.index[axis], mask);
-            let holds = self.b.setp(Cmp::Eq, Ty::B32, own, wanted);
+            let required = self.b.and(Ty::B32, block.index[axis], mask);
+            let holds = self.b.setp(Cmp::Eq, Ty::B32, own, required);
             owner = Some(match owner {
                 Some(other) => self.b.and(Ty::Pred, other, holds).reg(),
                 None => holds,
@@ -246,17 +246,17 @@ impl Lowering<'_> {
         let mut all: Option<Reg> = None;
         for ((&thread, &register), &index) in threads.iter().zip(registers).zip(&block.index) {
             // thread ^ register == index
-            let wanted = match index.as_imm() {
+            let required = match index.as_imm() {
                 Some(number) => Operand::from(number as u32 ^ register),
                 None => self.b.xor(Ty::B32, index, register),
             };
-            if let (Some(thread), Some(wanted)) = (thread.as_imm(), wanted.as_imm()) {
-                if thread != wanted {
+            if let (Some(thread), Some(required)) = (thread.as_imm(), required.as_imm()) {
+                if thread != required {
                     return Condition::Known(false);
                 }
                 continue;
             }
-            let here = self.b.setp(Cmp::Eq, Ty::B32, thread, wanted);
+            let here = self.b.setp(Cmp::Eq, Ty::B32, thread, required);
             all = Some(match all {
                 Some(others) => self.b.and(Ty::Pred, others, here).reg(),
                 None => here,

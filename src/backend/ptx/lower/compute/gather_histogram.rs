@@ -24,14 +24,16 @@ impl Lowering<'_> {
         let op = self.module.op(id);
         let (source, positions, result) = (op.operands[0], op.operands[1], op.results[0]);
         let axis = op.dim() as usize;
-        let Tile { layout: held, regs } = self.operand()?;
+        let Tile { layout: source_layout, regs } = self.operand()?;
         let Tile { layout, regs: at } = self.operand()?;
         let at = self.clamp_positions(positions, at.to_vec(), self.module.shape(source)[axis]);
         let dtype = self.info.element_type(source);
         let values = match self.smem.split() {
-            Some([rounds, _]) => self.gather_by_smem(dtype, &regs, [&held, &layout], (axis, rounds as usize), &at)?,
+            Some([rounds, _]) => {
+                self.gather_by_smem(dtype, &regs, [&source_layout, &layout], (axis, rounds as usize), &at)?
+            }
             None => {
-                let handing = LaneGather::of(&held, &layout, axis).ok_or("no lane has what is looked up")?;
+                let handing = LaneGather::of(&source_layout, &layout, axis).ok_or("no lane has what is looked up")?;
                 self.gather_by_shuffle(dtype, &regs, &handing, &at)
             }
         };
@@ -120,20 +122,20 @@ impl Lowering<'_> {
         &mut self,
         dtype: DType,
         regs: &[Operand],
-        [held, layout]: [&Layout; 2],
+        [source_layout, layout]: [&Layout; 2],
         (axis, rounds): (usize, usize),
         at: &[Operand],
     ) -> Lowered<Vec<Operand>> {
         self.report.remarks.smem_conversions += 1;
         let size = vector_access::run_bytes(vector_access::shared_type(dtype), 1);
-        let side = Side::in_order(held, size as usize, rounds);
+        let side = Side::in_order(source_layout, size as usize, rounds);
         let owner = self.owner_of(side.replicated);
-        let [from, to] = [held, layout].map(|layout| AxisLines::of(layout.shape(), axis));
+        let [from, to] = [source_layout, layout].map(|layout| AxisLines::of(layout.shape(), axis));
         let first = |basis: u32| from.first(to.line(basis));
         let bases: Vec<u32> = thread_bases(layout).into_iter().map(first).collect();
         let in_thread = bases.iter().fold(0, |all, basis| all | basis);
         let thread = self.linear_in_thread(&bases);
-        let part = (held.num_elements() / rounds) as u32;
+        let part = (source_layout.num_elements() / rounds) as u32;
         let smem = self.b.reg(Operand::Smem, RegClass::B32);
         let mut values = vec![Operand::Imm(0); at.len()];
         for round in 0..rounds {
@@ -169,13 +171,13 @@ impl Lowering<'_> {
     pub fn histogram(&mut self, id: OpId) -> Lowered {
         let op = self.module.op(id);
         let (source, result) = (op.operands[0], op.results[0]);
-        let Tile { layout: held, regs: numbers } = self.operand()?;
+        let Tile { layout: source_layout, regs: numbers } = self.operand()?;
         let layout = self.info.inference.layout(result).cloned().ok_or("a result without a layout")?;
         let [rounds, copies] = self.smem.split().ok_or(SCHEDULE_MISMATCH)?.map(|number| number as usize);
         let part = layout.num_elements() / rounds;
         let row = (part + COPY_PADDING_WORDS) * 4;
         let side = Side::in_order(&layout, 4, rounds);
-        let owner = self.owner_of(replica_bits(&held));
+        let owner = self.owner_of(replica_bits(&source_layout));
         let tid = self.b.special(Special::TidX);
         let copy = self.b.and(Ty::B32, tid, copies as u32 - 1);
         let copy = self.b.mul(Ty::U32, copy, row as u32);

@@ -31,16 +31,16 @@ const CHAINS: usize = 3;
 
 /// Order of floats as integers.
 #[derive(Clone, Copy)]
-enum Extreme {
+enum MinMax {
     Largest,
     Smallest,
 }
 
-impl Extreme {
+impl MinMax {
     fn ty(self) -> Ty {
         match self {
-            Extreme::Largest => Ty::S32,
-            Extreme::Smallest => Ty::U32,
+            MinMax::Largest => Ty::S32,
+            MinMax::Smallest => Ty::U32,
         }
     }
 }
@@ -57,7 +57,7 @@ impl Lowering<'_> {
         axis: AxisBits,
         ordered: bool,
     ) -> Lowered<usize> {
-        let Some(extreme) = self.minmax_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
+        let Some(minmax) = self.minmax_of(body, partials).filter(|_| !ordered) else { return Ok(0) };
         let within = folds.iter().take_while(|fold| !matches!(fold, ReductionStep::CrossWarp(_))).count();
         let registers = folds.iter().take_while(|fold| matches!(fold, ReductionStep::Registers(_))).count();
         let lanes: Option<Vec<usize>> = folds[registers..within]
@@ -67,10 +67,10 @@ impl Lowering<'_> {
         let along = partials.bases.register.iter().filter(|&&basis| axis.coordinate(basis) != 0).count();
         let Some(lanes) = lanes.filter(|_| registers >= MIN_LOG2_ELEMENTS && registers == along) else { return Ok(0) };
 
-        let found = self.minmax_of_bits(extreme, partials, axis, &lanes);
+        let found = self.minmax_of_bits(minmax, partials, axis, &lanes);
         let number = |bits: &Operand| self.b.copy(bits.reg().as_class(RegClass::F32), RegClass::F32);
         let results: Vec<Reg> = found.iter().map(number).collect();
-        let again = self.is_inexact(extreme, &found);
+        let again = self.is_inexact(minmax, &found);
         let sure = self.b.new_label();
         self.b.bra_if(again, true, sure, true);
         let mark = self.mark();
@@ -93,7 +93,7 @@ impl Lowering<'_> {
     }
 
     /// Returns the kind of a reduction with this body, if integer instructions are faster.
-    fn minmax_of(&self, body: BlockId, partials: &ReductionPartials) -> Option<Extreme> {
+    fn minmax_of(&self, body: BlockId, partials: &ReductionPartials) -> Option<MinMax> {
         if !self.info.is_enabled(Optimization::MinMax3) {
             return None;
         }
@@ -106,8 +106,8 @@ impl Lowering<'_> {
             return None;
         }
         match op.code {
-            Opcode::MaxF => Some(Extreme::Largest),
-            Opcode::MinF => Some(Extreme::Smallest),
+            Opcode::MaxF => Some(MinMax::Largest),
+            Opcode::MinF => Some(MinMax::Smallest),
             _ => None,
         }
     }
@@ -115,12 +115,12 @@ impl Lowering<'_> {
     /// Reduces the bits: all registers along the axis, then these lanes.
     fn minmax_of_bits(
         &mut self,
-        extreme: Extreme,
+        minmax: MinMax,
         partials: &ReductionPartials,
         axis: AxisBits,
         lanes: &[usize],
     ) -> Vec<Operand> {
-        let ty = extreme.ty();
+        let ty = minmax.ty();
         let bases = &partials.bases.register;
         let off: Vec<usize> = (0..bases.len()).filter(|&bit| axis.coordinate(bases[bit]) == 0).collect();
         let row = |slot: usize| off.iter().enumerate().map(|(to, &from)| (slot >> from & 1) << to).sum::<usize>();
@@ -172,14 +172,14 @@ impl Lowering<'_> {
 
     /// Returns a predicate, equal in all lanes: the bits may differ from the float result in some
     /// lane.
-    fn is_inexact(&mut self, extreme: Extreme, found: &[Operand]) -> Reg {
+    fn is_inexact(&mut self, minmax: MinMax, found: &[Operand]) -> Reg {
         let mut most: Option<Operand> = None;
         for &bits in found {
             // For a correct result the sign is known. Without it only a NaN is greater than
             // infinity.
-            let bits = match extreme {
-                Extreme::Largest => bits,
-                Extreme::Smallest => self.b.xor(Ty::B32, bits, SIGN),
+            let bits = match minmax {
+                MinMax::Largest => bits,
+                MinMax::Smallest => self.b.xor(Ty::B32, bits, SIGN),
             };
             most = Some(most.map_or(bits, |most| self.b.int(IntOp::Max, Ty::U32, most, bits)));
         }

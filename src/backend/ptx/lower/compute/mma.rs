@@ -51,10 +51,10 @@ impl Lowering<'_> {
         let mut registers: Vec<Vec<Reg>> = vec![Vec::new(); members.len()];
         self.accumulator_registers(members, &plans, true, &mut registers)?;
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
-        let wanted: Vec<(Value, bool, OperandPlan)> =
+        let required: Vec<(Value, bool, OperandPlan)> =
             self.info.smem_operands_of(members).into_iter().map(own).collect();
         let mut operands: Vec<MmaOperand> = Vec::new();
-        for (value, _, plan) in &wanted {
+        for (value, _, plan) in &required {
             operands.push(self.mma_operand(*value, plan)?);
         }
         self.accumulator_registers(members, &plans, false, &mut registers)?;
@@ -72,7 +72,7 @@ impl Lowering<'_> {
                 let source = |value: Value, is_left: bool, plan: &OperandPlan| {
                     let is_it =
                         |it: &(Value, bool, OperandPlan)| (it.0, it.1) == (value, is_left) && it.2.is_same(plan);
-                    operands[wanted.iter().position(is_it).expect("an operand of the products")].source()
+                    operands[required.iter().position(is_it).expect("an operand of the products")].source()
                 };
                 let plan = &plans[member];
                 let (left, right) = (source(a, true, &plan.a), source(b, false, &plan.b));
@@ -202,7 +202,7 @@ impl Lowering<'_> {
         let mut asynchronous = false;
         for operand in operands {
             let plan = self.info.hoisted_plan(operand).cloned().ok_or(SCHEDULE_MISMATCH)?;
-            asynchronous |= self.info.inference.runs_alone(operand.mma);
+            asynchronous |= self.info.inference.is_async_mma(operand.mma);
             let (regs, layout) = self.operand_registers(operand.value, &plan)?;
             self.store_operand(&regs, &layout, &plan)?;
         }

@@ -7,7 +7,7 @@ use crate::backend::ptx::isa::inst::{Addr, Cmp, CvtMods, Label, MemMods, Operand
 use crate::backend::ptx::layout_inference::{replica_bits, thread_bases};
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
-use crate::backend::ptx::schedule::{PRINTED_PART as PART, PrintArg, PrintPiece};
+use crate::backend::ptx::schedule::{PRINTED_PART as PART, PrintArg, PrintSegment};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
@@ -63,9 +63,9 @@ impl Lowering<'_> {
     /// Lowers `print_tko`.
     pub fn print(&mut self, id: OpId) -> Lowered {
         let module = self.module;
-        let pieces = self.info.print_pieces(id)?;
+        let segments = self.info.print_segments(id)?;
         let mut pending = Pending::default();
-        for PrintPiece { text, arg } in pieces {
+        for PrintSegment { text, arg } in segments {
             pending.format.push_str(text);
             let Some((value, conversion, way)) = arg else { continue };
             let dtype = self.info.element_type(value);

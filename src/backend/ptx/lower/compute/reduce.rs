@@ -18,7 +18,7 @@ pub struct StripReduction {
     layout: Layout,
     axis: AxisBits,
     /// Number of the lowest register bits in which the registers of a strip iteration differ.
-    piece_bits: usize,
+    strip_bits: usize,
     /// Accumulated values, one for each operand, by the register bits off the axis.
     regs: Vec<Option<Vec<Operand>>>,
 }
@@ -71,12 +71,13 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Begins a reduction whose operands are computed by strip iterations of `piece` registers.
-    pub fn begin_strip_reduction(&self, id: OpId, piece: usize) -> StripReduction {
+    /// Begins a reduction whose operands are computed by strip iterations of `strip_registers`
+    /// registers.
+    pub fn begin_strip_reduction(&self, id: OpId, strip_registers: usize) -> StripReduction {
         let layout = self.info.inference.accesses[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
-        StripReduction { id, layout, axis, piece_bits: piece.ilog2() as usize, regs: vec![None; 1 << kept] }
+        StripReduction { id, layout, axis, strip_bits: strip_registers.ilog2() as usize, regs: vec![None; 1 << kept] }
     }
 
     /// Accumulates the registers of a strip iteration from `start` on, one list for each operand.
@@ -84,7 +85,7 @@ impl Lowering<'_> {
         let body = self.module.op(running.id).regions[0];
         let axis = running.axis;
         let mut partials = self.empty_partials(running.id, &running.layout);
-        partials.bases.register.truncate(running.piece_bits);
+        partials.bases.register.truncate(running.strip_bits);
         partials.regs = values;
         let along: Vec<u32> =
             partials.bases.register.iter().map(|&basis| axis.coordinate(basis)).filter(|&c| c != 0).collect();

@@ -106,11 +106,11 @@ impl Lowering<'_> {
     fn redux_of(&self, body: BlockId) -> Option<(ReduxOp, Ty)> {
         let [op, _] = self.module.block(body).ops[..] else { return None };
         let op = self.module.op(op);
-        let extreme = |op: &Op| if op.sign() == Sign::Signed { Ty::S32 } else { Ty::U32 };
+        let minmax_type = |op: &Op| if op.sign() == Sign::Signed { Ty::S32 } else { Ty::U32 };
         Some(match op.code {
             Opcode::AddI => (ReduxOp::Add, Ty::U32),
-            Opcode::MinI => (ReduxOp::Min, extreme(op)),
-            Opcode::MaxI => (ReduxOp::Max, extreme(op)),
+            Opcode::MinI => (ReduxOp::Min, minmax_type(op)),
+            Opcode::MaxI => (ReduxOp::Max, minmax_type(op)),
             Opcode::AndI => (ReduxOp::And, Ty::B32),
             Opcode::OrI => (ReduxOp::Or, Ty::B32),
             Opcode::XorI => (ReduxOp::Xor, Ty::B32),

@@ -49,7 +49,7 @@ impl Lowering<'_> {
                 totals.iter().map(|total| self.read_lane(&scan.dtypes, total, source)).collect()
             }
         };
-        let before_run = match scan.order.meets() {
+        let before_run = match scan.order.is_cross_warp() {
             false => self.carries_of_registers(&scan, &runs, &totals)?,
             true => self.carries_of_warps(&scan, &runs, &totals)?,
         };

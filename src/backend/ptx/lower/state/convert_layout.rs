@@ -14,11 +14,11 @@ use crate::ir::Value;
 use crate::layout::{AffinePlan, Conversion, Layout, SharedPlan, ShufflePlan, Side};
 
 impl Lowering<'_> {
-    /// Converts a tile to layout `wanted`.
-    pub fn convert(&mut self, value: Value, tile: &Tile, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    /// Converts a tile to layout `required`.
+    pub fn convert(&mut self, value: Value, tile: &Tile, required: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.info.element_type(value);
-        let count = wanted.num_registers();
-        match &*self.conversion_plan(value, wanted)? {
+        let count = required.num_registers();
+        match &*self.conversion_plan(value, required)? {
             ConversionPlan::Layout(Conversion::Identity) => Ok(tile.regs.clone()),
             ConversionPlan::Layout(Conversion::Registers(map)) => {
                 Ok(map.iter().map(|&register| tile.regs[register]).collect())
@@ -36,7 +36,7 @@ impl Lowering<'_> {
                 self.through_sums(dtype, &tile.regs, plan, count)
             }
             ConversionPlan::Unsupported => {
-                Err(format!("no conversion between the layouts of a tile of shape {:?}", wanted.shape()))
+                Err(format!("no conversion between the layouts of a tile of shape {:?}", required.shape()))
             }
         }
     }
@@ -188,8 +188,8 @@ impl Lowering<'_> {
             for (&register, value) in access.registers.iter().zip(values) {
                 result[register] = value;
             }
-            for &(held, copy) in &access.copies {
-                result[copy] = result[held];
+            for &(original, copy) in &access.copies {
+                result[copy] = result[original];
             }
         }
     }

@@ -8,7 +8,11 @@ use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
-use crate::ir::{Elem, OpId, Opcode, Rounding, Type};
+use crate::ir::{Elem, Flag, OpId, Opcode, Rounding, Type};
+
+/// Minimum number of quotients by one divisor with a common reciprocal. A division has some 14
+/// instructions, the reciprocal with its tests as many, and a corrected product 6.
+const MIN_QUOTIENTS: usize = 4;
 
 impl Lowering<'_> {
     /// Lowers an elementwise op on `count` registers of its operands. Equal operands share a
@@ -21,6 +25,7 @@ impl Lowering<'_> {
         let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect();
         let types = ScalarTypes { operands: &dtypes, result: self.info.element_type(op.results[0]) };
         let mut known: FxHashMap<Vec<OperandKey>, Operand> = FxHashMap::default();
+        self.shared_quotients(id, types, operands, &mut known);
         let mut regs: Vec<Operand> = Vec::with_capacity(count);
         let args = |register: usize| -> Vec<Operand> { operands.iter().map(|regs| regs[register]).collect() };
         for register in 0..count {
@@ -42,6 +47,44 @@ impl Lowering<'_> {
             regs.push(known[&key]);
         }
         Ok(regs)
+    }
+
+    /// Lowers the divisions of an op whose divisor several elements share. `known` receives the
+    /// quotients.
+    fn shared_quotients(
+        &mut self,
+        id: OpId,
+        types: ScalarTypes<'_>,
+        operands: &[Rc<[Operand]>],
+        known: &mut FxHashMap<Vec<OperandKey>, Operand>,
+    ) {
+        let op = self.module.op(id);
+        let is_division = op.code == Opcode::DivF
+            && types.result == DType::F32
+            && op.rounding() == Rounding::NearestEven
+            && !op.flag(Flag::FlushToZero);
+        // Branches between MMAs and their wait serialize the MMAs.
+        let is_possible = !self.b.is_guarded() && self.sync.mmas.in_flight.is_empty();
+        if !is_division || !is_possible || !self.info.is_enabled(Optimization::SharedDivisor) {
+            return;
+        }
+        let mut groups: Vec<(Operand, Vec<Operand>)> = Vec::new();
+        for (&dividend, &divisor) in operands[0].iter().zip(operands[1].iter()) {
+            if !matches!((dividend, divisor), (Operand::Reg(_), Operand::Reg(_))) {
+                continue;
+            }
+            match groups.iter_mut().find(|(other, _)| *other == divisor) {
+                Some((_, dividends)) if dividends.contains(&dividend) => {}
+                Some((_, dividends)) => dividends.push(dividend),
+                None => groups.push((divisor, vec![dividend])),
+            }
+        }
+        for (divisor, dividends) in groups.into_iter().filter(|(_, dividends)| dividends.len() >= MIN_QUOTIENTS) {
+            let quotients = scalar::float::quotients(&mut self.b, &dividends, divisor);
+            for (dividend, quotient) in dividends.into_iter().zip(quotients) {
+                known.insert(OperandKey::list(&[dividend, divisor]), quotient);
+            }
+        }
     }
 
     /// Lowers two elements at once, if there is a packed f16x2 form.

@@ -14,30 +14,30 @@ use crate::ir::{ConstData, OpId, Opcode, Value};
 use crate::layout::Layout;
 
 impl Lowering<'_> {
-    /// Returns the registers of a value in layout `wanted`.
-    pub fn get(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    /// Returns the registers of a value in layout `required`.
+    pub fn get(&mut self, value: Value, required: &Layout) -> Lowered<Rc<[Operand]>> {
         self.wait_for_value(value)?;
-        debug_assert_eq!(self.module.shape(value), wanted.shape());
-        if let Some(tile) = self.values.in_layout(value, wanted) {
+        debug_assert_eq!(self.module.shape(value), required.shape());
+        if let Some(tile) = self.values.in_layout(value, required) {
             return Ok(tile);
         }
         let is_available = |value: Value, layout: &Layout| self.values.in_layout(value, layout).is_some();
-        for (operand, layout) in self.info.missing_inputs(value, wanted, &is_available) {
+        for (operand, layout) in self.info.missing_inputs(value, required, &is_available) {
             self.get(operand, &layout)?;
         }
         let regs = match self.info.inference.source(value) {
             ValueOrigin::Register => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
-                    vec![tile.regs[0]; wanted.num_registers()].into()
+                    vec![tile.regs[0]; required.num_registers()].into()
                 } else {
-                    self.convert(value, &tile, wanted)?
+                    self.convert(value, &tile, required)?
                 }
             }
-            ValueOrigin::View => self.alias_operand(value, wanted)?,
-            ValueOrigin::Rematerialized => self.rematerialized(value, wanted)?,
+            ValueOrigin::View => self.alias_operand(value, required)?,
+            ValueOrigin::Rematerialized => self.rematerialized(value, required)?,
         };
-        self.values.conversions.push(value, wanted.clone(), regs.clone());
+        self.values.conversions.push(value, required.clone(), regs.clone());
         Ok(regs)
     }
 
@@ -105,67 +105,67 @@ impl Lowering<'_> {
     }
 
     /// Returns the result of a view: the registers of its operand.
-    fn alias_operand(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn alias_operand(&mut self, value: Value, required: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("virtual values have an op");
-        let (operand, layout) = self.info.inputs_in_layout(id, wanted).swap_remove(0);
+        let (operand, layout) = self.info.inputs_in_layout(id, required).swap_remove(0);
         let regs = self.get(operand, &layout)?;
         if self.module.op(id).code != Opcode::Broadcast {
             return Ok(regs);
         }
-        let map = wanted.projected_registers(self.module.shape(operand));
+        let map = required.projected_registers(self.module.shape(operand));
         Ok(map.iter().map(|&register| regs[register]).collect())
     }
 
     /// Computes a rematerialized value in this layout.
-    fn rematerialized(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn rematerialized(&mut self, value: Value, required: &Layout) -> Lowered<Rc<[Operand]>> {
         let id = self.module.defining_op(value).expect("free values have an op");
-        self.for_op(id, |lowering| lowering.rematerialize_by(id, value, wanted))
+        self.for_op(id, |lowering| lowering.rematerialize_by(id, value, required))
     }
 
-    fn rematerialize_by(&mut self, id: OpId, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn rematerialize_by(&mut self, id: OpId, value: Value, required: &Layout) -> Lowered<Rc<[Operand]>> {
         let op = self.module.op(id);
         match op.code {
-            Opcode::Constant => self.constant(id, wanted),
-            Opcode::Iota => self.iota(value, wanted),
+            Opcode::Constant => self.constant(id, required),
+            Opcode::Iota => self.iota(value, required),
             code if code.is_shape_alias() && self.info.inference.num_elements(op.operands[0]) == 1 => {
                 let scalar = self.scalar(op.operands[0])?;
-                Ok(vec![scalar; wanted.num_registers()].into())
+                Ok(vec![scalar; required.num_registers()].into())
             }
-            code if code.is_shape_alias() => self.alias_operand(value, wanted),
+            code if code.is_shape_alias() => self.alias_operand(value, required),
             _ => {
-                let inputs = self.info.inputs_in_layout(id, wanted).into_iter();
+                let inputs = self.info.inputs_in_layout(id, required).into_iter();
                 let operands = inputs.map(|(operand, layout)| self.get(operand, &layout));
                 let operands = operands.collect::<Lowered<Vec<_>>>()?;
-                Ok(self.apply(id, &operands, wanted.num_registers())?.into())
+                Ok(self.apply(id, &operands, required.num_registers())?.into())
             }
         }
     }
 
-    fn constant(&mut self, id: OpId, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn constant(&mut self, id: OpId, required: &Layout) -> Lowered<Rc<[Operand]>> {
         let op = self.module.op(id);
         let dtype = self.module.dtype(op.results[0]);
         match op.const_data() {
-            Some(ConstData::Splat(bits)) => Ok(vec![repr::constant(dtype, *bits); wanted.num_registers()].into()),
+            Some(ConstData::Splat(bits)) => Ok(vec![repr::constant(dtype, *bits); required.num_registers()].into()),
             Some(ConstData::Dense(words)) if words.len() == 1 => {
-                Ok(vec![repr::constant(dtype, words[0]); wanted.num_registers()].into())
+                Ok(vec![repr::constant(dtype, words[0]); required.num_registers()].into())
             }
-            Some(ConstData::Dense(words)) => self.dense_constant(dtype, words, wanted),
+            Some(ConstData::Dense(words)) => self.dense_constant(dtype, words, required),
             None => Err("a constant without a value".to_owned()),
         }
     }
 
     /// Selects the elements of a constant by the bits of the element index.
-    fn dense_constant(&mut self, dtype: DType, words: &[u64], wanted: &Layout) -> Lowered<Rc<[Operand]>> {
-        let thread = self.linear_in_thread(&thread_bases(wanted));
+    fn dense_constant(&mut self, dtype: DType, words: &[u64], required: &Layout) -> Lowered<Rc<[Operand]>> {
+        let thread = self.linear_in_thread(&thread_bases(required));
         let class = repr::class(dtype);
-        let mut regs = Vec::with_capacity(wanted.num_registers());
-        for register in 0..wanted.num_registers() {
-            let offset = wanted.element(register, 0, 0);
+        let mut regs = Vec::with_capacity(required.num_registers());
+        for register in 0..required.num_registers() {
+            let offset = required.element(register, 0, 0);
             let mut values: Vec<Operand> =
                 (0..words.len()).map(|i| repr::constant(dtype, words[i ^ offset as usize])).collect();
             let mut bit = 0;
             while values.len() > 1 {
-                let used = thread_bases(wanted).iter().any(|basis| basis & (1 << bit) != 0);
+                let used = thread_bases(required).iter().any(|basis| basis & (1 << bit) != 0);
                 values = if used {
                     let field = self.b.and(Ty::B32, thread, 1u32 << bit);
                     let set = self.b.setp(Cmp::Ne, Ty::B32, field, 0);
@@ -187,12 +187,12 @@ impl Lowering<'_> {
         Ok(regs.into())
     }
 
-    fn iota(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<[Operand]>> {
+    fn iota(&mut self, value: Value, required: &Layout) -> Lowered<Rc<[Operand]>> {
         let dtype = self.module.dtype(value);
-        let thread = self.linear_in_thread(&thread_bases(wanted));
-        let mut regs = Vec::with_capacity(wanted.num_registers());
-        for register in 0..wanted.num_registers() {
-            let index = self.b.xor(Ty::B32, thread, wanted.element(register, 0, 0));
+        let thread = self.linear_in_thread(&thread_bases(required));
+        let mut regs = Vec::with_capacity(required.num_registers());
+        for register in 0..required.num_registers() {
+            let index = self.b.xor(Ty::B32, thread, required.element(register, 0, 0));
             regs.push(match dtype {
                 DType::I64 => self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), index),
                 DType::I32 => index,

@@ -80,10 +80,10 @@ impl Lowering<'_> {
     }
 
     /// Returns the plan of a layout conversion.
-    pub fn conversion_plan(&mut self, value: Value, wanted: &Layout) -> Lowered<Rc<ConversionPlan>> {
+    pub fn conversion_plan(&mut self, value: Value, required: &Layout) -> Lowered<Rc<ConversionPlan>> {
         match self.smem.sub_steps.pop_front() {
-            Some(SubStep::ConvertLayout(ConvertLayout { value: brought, to, plan, .. }))
-                if brought == value && self.schedule.layout(to).is_same(wanted) =>
+            Some(SubStep::ConvertLayout(ConvertLayout { value: converted, to, plan, .. }))
+                if converted == value && self.schedule.layout(to).is_same(required) =>
             {
                 Ok(Rc::clone(&self.schedule.conversions[plan as usize]))
             }

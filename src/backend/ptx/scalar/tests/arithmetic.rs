@@ -1,6 +1,9 @@
 //! Float operations with exact results: minima, remainders, halves, comparisons.
 
+use super::evaluator::Thread;
 use super::{Lowered, op, random};
+use crate::backend::ptx::isa::builder::Builder;
+use crate::backend::ptx::isa::inst::{Operand, Reg, RegClass};
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpOrder, CmpPred, Flag, Opcode, Rounding};
 use crate::target::Target;
@@ -121,6 +124,42 @@ fn quotients_of_f16_round_once() {
             let expected = decode(DType::F16, a) / decode(DType::F16, b);
             let ours = lowered.eval(&mut thread, &[a, b]);
             assert!(same(DType::F16, ours, expected), "{a:#x} / {b:#x}, reciprocal off by {ulps} ulp");
+        }
+    }
+}
+
+#[test]
+fn quotients_by_a_common_divisor_round_once() {
+    const COUNT: usize = 6;
+    let mut b = Builder::new(Target::SM_90A, "quotients", 32);
+    let inputs: Vec<Reg> = (0..=COUNT).map(|_| b.fresh(RegClass::F32)).collect();
+    let dividends: Vec<Operand> = inputs[1..].iter().map(|&reg| reg.into()).collect();
+    let outputs = super::super::float::quotients(&mut b, &dividends, inputs[0].into());
+    let function = b.finish();
+    let mut thread = Thread::new(&function);
+    let list = samples(DType::F32);
+    let mut state = 29;
+    for round in 0..60_000 / one_in(10) {
+        // Most operands are in the range of the products.
+        let mut pick = |most: i32| -> f32 {
+            let bits = random(&mut state);
+            if (bits >> 40).is_multiple_of(24) {
+                return f32::from_bits(list[bits as usize % list.len()] as u32);
+            }
+            let exponent = (bits >> 24) as i32 % (most + 1) * if bits >> 63 == 1 { 1 } else { -1 };
+            let sign = if most > 32 && (bits >> 62) & 1 == 1 { -1.0 } else { 1.0 };
+            sign * f32::from_bits((127 + exponent).cast_unsigned() << 23 | (bits as u32 & 0x7f_ffff))
+        };
+        let values: Vec<f32> = (0..=COUNT).map(|at| pick(if at == 0 { 25 } else { 101 })).collect();
+        let values = if round % 3 == 0 { values.iter().map(|x| x.abs()).collect() } else { values };
+        for (&reg, value) in inputs.iter().zip(&values) {
+            thread.set(reg, u64::from(value.to_bits()));
+        }
+        thread.run();
+        for (&output, &dividend) in outputs.iter().zip(&values[1..]) {
+            let (ours, expected) = (f32::from_bits(thread.get(output, 32) as u32), dividend / values[0]);
+            let is_same = ours.to_bits() == expected.to_bits() || ours.is_nan() && expected.is_nan();
+            assert!(is_same, "{dividend:e} / {:e}: {ours:e}, not {expected:e}", values[0]);
         }
     }
 }

@@ -54,7 +54,7 @@ impl<'m> KernelInfo<'m> {
         let is_grouped = options.optimizations.contains(Optimization::MmaGroups);
         KernelInfo {
             module,
-            mma_groups: MmaGroups::new(module, entry.body, &|id| is_grouped && inference.runs_alone(id)),
+            mma_groups: MmaGroups::new(module, entry.body, &|id| is_grouped && inference.is_async_mma(id)),
             uses: inference.uses.clone(),
             regions: inference.regions.clone(),
             inference,

@@ -99,18 +99,18 @@ impl KernelInfo<'_> {
 
     /// Returns the bytes of shared memory for a conversion to a layout, with [`CONVERSION_BYTES`]
     /// available.
-    fn conversion_bytes(&self, value: Value, wanted: &Layout) -> u32 {
+    fn conversion_bytes(&self, value: Value, required: &Layout) -> u32 {
         let maker = self.module.defining_op(value);
         match (self.inference.source(value), maker, self.inference.natural(value)) {
             (_, _, Some(natural)) if self.inference.num_elements(value) > 1 => {
                 let bits = self.element_type(value).storage_bits();
-                match Conversion::plan(&natural, wanted, bits, CONVERSION_BYTES as usize) {
+                match Conversion::plan(&natural, required, bits, CONVERSION_BYTES as usize) {
                     Some(Conversion::Shared(plan)) => plan.bytes as u32,
                     _ => 0,
                 }
             }
             (ValueOrigin::View, Some(id), _) => {
-                self.conversion_bytes(self.module.op(id).operands[0], &self.inference.demand(id, wanted))
+                self.conversion_bytes(self.module.op(id).operands[0], &self.inference.demand(id, required))
             }
             _ => 0,
         }
@@ -119,11 +119,11 @@ impl KernelInfo<'_> {
     /// Returns the bytes of shared memory for the operands of an MMA group. Operands that are
     /// already there, or that registers can supply, do not count.
     pub fn operand_bytes(&self, members: &[OpId], is_there: &dyn Fn(Value) -> bool) -> u32 {
-        let wanted = self.smem_operands_of(members).into_iter();
+        let required = self.smem_operands_of(members).into_iter();
         let in_registers = |value: Value, plan: &OperandPlan| {
             self.inference.natural(value).is_some_and(|natural| plan.in_registers(&natural).is_some())
         };
-        let smem_operands = wanted.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
+        let smem_operands = required.filter(|&(value, _, plan)| !is_there(value) && !in_registers(value, plan));
         smem_operands.map(|(_, _, plan)| plan.shared.bytes().next_multiple_of(SWIZZLE_ATOM_BYTES as usize) as u32).sum()
     }
 

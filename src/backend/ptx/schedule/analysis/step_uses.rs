@@ -117,7 +117,7 @@ impl KernelInfo<'_> {
         match members.iter().position(|&other| self.module.op(other).results[0] == acc) {
             Some(member) => AccumulatorSource::Member(member),
             None if self.is_zero(acc) => AccumulatorSource::Zero,
-            None if self.inference.runs_alone(id) && self.accumulates_in_place(id) => AccumulatorSource::InPlace,
+            None if self.inference.is_async_mma(id) && self.accumulates_in_place(id) => AccumulatorSource::InPlace,
             None => AccumulatorSource::Value,
         }
     }

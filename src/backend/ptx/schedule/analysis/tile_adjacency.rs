@@ -16,7 +16,7 @@ struct Start {
 }
 
 /// Magnitude of a start from which on the whole tile is outside of every array that TMA supports.
-const FAR: i128 = 2 * MAX_EXTENT as i128;
+const OUT_OF_RANGE: i128 = 2 * MAX_EXTENT as i128;
 
 impl KernelInfo<'_> {
     /// Returns the memory effect of an op, if it has one.
@@ -41,11 +41,11 @@ impl KernelInfo<'_> {
             return false;
         }
         (0..here.tile.len()).all(|d| {
-            let wanted = if d == axis { distance } else { 0 };
+            let required = if d == axis { distance } else { 0 };
             let [here_at, there_at] =
                 [(op, &here), (before, &there)].map(|(op, shape)| (op.group(1)[d], shape.steps[d]));
             (d == axis || here.tile[d] == there.tile[d])
-                && self.apart(self.start(there_at), self.start(here_at)) == Some(wanted.into())
+                && self.distance_between(self.start(there_at), self.start(here_at)) == Some(required.into())
         })
     }
 
@@ -70,7 +70,7 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the distance between two starts, if it is constant.
-    fn apart(&self, from: Start, to: Start) -> Option<i128> {
+    fn distance_between(&self, from: Start, to: Start) -> Option<i128> {
         let alike = (from.number, from.factor) == (to.number, to.factor);
         alike.then_some(to.offset - from.offset)
     }
@@ -105,7 +105,9 @@ impl KernelInfo<'_> {
             Opcode::SubI => (1, -constant),
             Opcode::MulI => (constant, 0),
             // The clamped starts are outside of all arrays, before and after clamping.
-            Opcode::MinI | Opcode::MaxI if (constant * start.factor).abs() - start.offset.abs() >= FAR => (1, 0),
+            Opcode::MinI | Opcode::MaxI if (constant * start.factor).abs() - start.offset.abs() >= OUT_OF_RANGE => {
+                (1, 0)
+            }
             _ => return None,
         };
         let bits = self.module.dtype(number).bits();

@@ -126,7 +126,7 @@ impl KernelInfo<'_> {
     /// Returns the bytes that the widest pieces of thread-private copies have at least. The
     /// elements of a scan wait for each other, and MMAs wait for all of their operands, so that
     /// narrower copies gain, too.
-    pub fn least_copied_piece(&self, body: BlockId) -> u32 {
+    pub fn min_copy_bytes(&self, body: BlockId) -> u32 {
         let has_scan = self.module.block(body).ops.iter().any(|&id| self.module.op(id).code == Opcode::Scan);
         if has_scan || self.has_sync_mmas(body) { 8 } else { 16 }
     }
@@ -155,7 +155,7 @@ impl KernelInfo<'_> {
             return None;
         }
         let (mut copies, mut addresses, mut stage_bytes, mut wide) = (Vec::new(), CopyAddresses::default(), 0, false);
-        let least = self.least_copied_piece(body);
+        let least = self.min_copy_bytes(body);
         let is_load = |&id: &OpId| module.op(id).code == Opcode::LoadView;
         let loads: Vec<OpId> = module.block(body).ops.iter().copied().filter(is_load).collect();
         let part = |&load: &OpId| {

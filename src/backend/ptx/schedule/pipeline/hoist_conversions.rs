@@ -20,7 +20,7 @@ impl KernelInfo<'_> {
         }
         let module = self.module;
         let mut inside = FxHashSet::default();
-        let mut wanted = Vec::new();
+        let mut required = Vec::new();
         let inference = &self.inference;
         inside.extend(module.block(body).args.iter().copied());
         module.walk(body, &mut |id| {
@@ -42,15 +42,15 @@ impl KernelInfo<'_> {
                 for &operand in &op.operands {
                     let tile = matches!(module.ty(operand), Type::Tile { .. });
                     if tile && module.shape(operand) == layout.shape() {
-                        wanted.push((operand, layout.clone()));
+                        required.push((operand, layout.clone()));
                     }
                 }
             }
         });
-        wanted.retain(|(value, layout)| {
+        required.retain(|(value, layout)| {
             let fits = layout.num_registers() <= MAX_HOISTED_REGISTERS;
             fits && !inside.contains(value) && inference.source(*value) != ValueOrigin::Rematerialized
         });
-        wanted
+        required
     }
 }

@@ -106,8 +106,8 @@ impl KernelInfo<'_> {
             && blocks >= most
     }
 
-    /// Returns the loops that write an operand of MMAs to shared memory in each iteration, although
-    /// they do not change it or although MMAs of the previous iteration could stay in flight.
+    /// Returns the loops that write an operand of MMAs to shared memory in each iteration. Either
+    /// they do not change it, or MMAs of the previous iteration could stay in flight.
     pub fn missed_operand_buffers(&self, schedule: &Schedule) -> Vec<(OpId, String)> {
         let mut missed = Vec::new();
         for steps in &schedule.sequences {

@@ -103,7 +103,7 @@ impl KernelInfo<'_> {
                 None => format!("another load of this loop: {reason}"),
             };
         }
-        let least = self.least_copied_piece(body);
+        let least = self.min_copy_bytes(body);
         let is_wide = |id: OpId| self.copy_vector(id).is_ok_and(|(_, bytes)| bytes >= least as usize);
         let reason = match () {
             () if loads().any(is_made_here) => CopyReason::View,

@@ -95,9 +95,9 @@ impl KernelInfo<'_> {
     fn producer_rejection(&self, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
         let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
         let mmas: Vec<OpId> = self.mmas_of_loop(id).collect();
-        let asked = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
+        let is_requested = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_hint = self.can_use_producer(Some(id)).is_err_and(Reason::is_hint);
-        if !asked && (by_hint || mmas.is_empty()) {
+        if !is_requested && (by_hint || mmas.is_empty()) {
             return None;
         }
         if let Some(reason) = rejected_loads.all {

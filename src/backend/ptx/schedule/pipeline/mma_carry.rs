@@ -87,22 +87,22 @@ impl KernelInfo<'_> {
     }
 
     /// Returns true if the conversion of a value to a layout needs shared memory.
-    fn needs_smem_conversion(&self, value: Value, wanted: Layout) -> bool {
+    fn needs_smem_conversion(&self, value: Value, required: Layout) -> bool {
         let mut seen: FxHashMap<Value, Vec<Layout>> = FxHashMap::default();
-        let mut pending = vec![(value, wanted)];
-        while let Some((value, wanted)) = pending.pop() {
+        let mut pending = vec![(value, required)];
+        while let Some((value, required)) = pending.pop() {
             let known = seen.entry(value).or_default();
-            if self.inference.num_elements(value) == 1 || known.iter().any(|known| known.is_same(&wanted)) {
+            if self.inference.num_elements(value) == 1 || known.iter().any(|known| known.is_same(&required)) {
                 continue;
             }
-            known.push(wanted.clone());
+            known.push(required.clone());
             let maker =
                 self.module.defining_op(value).filter(|_| self.inference.source(value) != ValueOrigin::Register);
             match (maker, self.inference.layout(value)) {
-                (Some(id), _) => pending.extend(self.inputs_in_layout(id, &wanted)),
+                (Some(id), _) => pending.extend(self.inputs_in_layout(id, &required)),
                 (None, Some(own)) => {
                     let bits = self.element_type(value).storage_bits().max(8);
-                    if matches!(Conversion::plan(own, &wanted, bits, 0), None | Some(Conversion::Shared(_))) {
+                    if matches!(Conversion::plan(own, &required, bits, 0), None | Some(Conversion::Shared(_))) {
                         return true;
                     }
                 }

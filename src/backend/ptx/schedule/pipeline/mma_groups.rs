@@ -84,11 +84,11 @@ impl KernelInfo<'_> {
         let plan = |id: OpId| self.inference.mma_plans.get(&id)?.as_ref().ok();
         let (Some(here), Some(there)) = (slot(a[1]), slot(b[1])) else { return false };
         let (Some(plan), Some(other)) = (plan(mma), plan(next)) else { return false };
-        let apart = i64::from(there.smem_offset) - i64::from(here.smem_offset);
+        let distance = i64::from(there.smem_offset) - i64::from(here.smem_offset);
         a[0] == b[0]
             && self.is_zero(a[2]) == self.is_zero(b[2])
             && (here.channel, here.panel_rows) == (there.channel, there.panel_rows)
-            && plan.widened_by(other, here.panel_rows) == Some(apart)
+            && plan.widened_by(other, here.panel_rows) == Some(distance)
     }
 
     /// Returns the extents of the operands and the result of an MMA group as of one MMA.

@@ -31,6 +31,6 @@ impl KernelInfo<'_> {
         let op = self.module.op(id);
         let step = self.inference.int_ranges.constant(op.group(2)[0]).filter(|&step| step > 0)?;
         let most = if self.module.dtype(op.group(0)[0]) == DType::I32 { i64::from(i32::MAX) } else { i64::MAX };
-        step.checked_mul(i64::from(factor) - 1).filter(|&apart| apart <= most)
+        step.checked_mul(i64::from(factor) - 1).filter(|&distance| distance <= most)
     }
 }

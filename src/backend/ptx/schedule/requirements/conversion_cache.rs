@@ -39,8 +39,8 @@ impl<T> ConversionCache<T> {
     }
 
     /// Returns the data of a value in this layout.
-    pub fn find(&self, value: Value, wanted: &Layout) -> Option<&T> {
+    pub fn find(&self, value: Value, required: &Layout) -> Option<&T> {
         let mut entries = self.of.get(&value)?.iter().rev().map(|&position| &self.all[position]);
-        entries.find(|(_, layout, _)| layout.is_same(wanted)).map(|(.., data)| data)
+        entries.find(|(_, layout, _)| layout.is_same(required)).map(|(.., data)| data)
     }
 }

@@ -31,7 +31,7 @@ impl OpRequirements<'_, '_> {
         let axis = op.dim() as usize;
         let Some(order) = ScanOrder::of(layout, axis) else { return };
         self.operands(&op.operands, layout);
-        if !order.meets() {
+        if !order.is_cross_warp() {
             return;
         }
         let axis = AxisBits::of(layout.shape(), axis);
@@ -52,9 +52,9 @@ impl OpRequirements<'_, '_> {
         let part = info.module.shape(value);
         let moves = |&basis: &u32| (0..part.len()).any(|axis| block_number(layout, part, basis, axis) != 0);
         if layout.warp_bases().iter().any(moves) {
-            let held = block_layout(layout, part).canonical();
-            let wanted = info.inference.layout(value).cloned().unwrap_or_else(|| held.clone());
-            self.list.push(Requirement::Redistribute { value, held, wanted });
+            let source_layout = block_layout(layout, part).canonical();
+            let required = info.inference.layout(value).cloned().unwrap_or_else(|| source_layout.clone());
+            self.list.push(Requirement::Redistribute { value, source_layout, required });
         }
     }
 
@@ -67,26 +67,26 @@ impl OpRequirements<'_, '_> {
     }
 
     /// Adds the operands of a gather, and the buffer if lanes do not exchange the elements.
-    pub fn gather(&mut self, held: &Layout) {
+    pub fn gather(&mut self, source_layout: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
         let Some(layout) = info.inference.layout(op.results[0]) else { return };
-        self.operand(op.operands[0], held);
+        self.operand(op.operands[0], source_layout);
         self.operand(op.operands[1], layout);
         let dtype = info.element_type(op.operands[0]);
         let words = dtype.storage_bits().div_ceil(32) as usize;
-        let handing = LaneGather::of(held, layout, op.dim() as usize);
-        if !handing.is_some_and(|handing| handing.pays(words, held.num_registers())) {
-            let (count, bytes) = (held.num_elements(), smem_element_bytes(dtype));
+        let handing = LaneGather::of(source_layout, layout, op.dim() as usize);
+        if !handing.is_some_and(|handing| handing.pays(words, source_layout.num_registers())) {
+            let (count, bytes) = (source_layout.num_elements(), smem_element_bytes(dtype));
             self.list.push(Requirement::Rounds(ScratchRounds::Elements { count, bytes }));
         }
     }
 
     /// Adds the operand and the buffer of an exchange within the cluster.
-    pub fn cluster_all_gather(&mut self, held: &Layout) {
+    pub fn cluster_all_gather(&mut self, source_layout: &Layout) {
         let source = self.info.module.op(self.id).operands[0];
-        self.operand(source, held);
-        let (count, bytes) = (held.num_elements(), smem_element_bytes(self.info.element_type(source)));
+        self.operand(source, source_layout);
+        let (count, bytes) = (source_layout.num_elements(), smem_element_bytes(self.info.element_type(source)));
         self.list.push(Requirement::Rounds(ScratchRounds::Elements { count, bytes }));
     }
 
@@ -99,11 +99,11 @@ impl OpRequirements<'_, '_> {
     }
 
     /// Adds the operand and the buffer of a histogram.
-    pub fn histogram(&mut self, held: &Layout) {
+    pub fn histogram(&mut self, source_layout: &Layout) {
         let op = self.info.module.op(self.id);
         let Some(layout) = self.info.inference.layout(op.results[0]) else { return };
-        self.operand(op.operands[0], held);
-        let (count, elements) = (layout.num_elements(), held.num_elements());
+        self.operand(op.operands[0], source_layout);
+        let (count, elements) = (layout.num_elements(), source_layout.num_elements());
         self.list.push(Requirement::Rounds(ScratchRounds::Bins { count, elements }));
     }
 }

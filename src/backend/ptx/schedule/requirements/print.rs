@@ -10,7 +10,7 @@ use crate::ir::{Attr, AttrKind, OpId, Value};
 const SMALL_TILE: usize = 128;
 
 /// A text of a message, and the value after it.
-pub struct PrintPiece<'a> {
+pub struct PrintSegment<'a> {
     pub text: &'a str,
     /// The value with its C conversion.
     pub arg: Option<(Value, &'a str, PrintArg)>,
@@ -32,11 +32,11 @@ pub enum PrintArg {
 
 impl<'m> KernelInfo<'m> {
     /// Returns the pieces of the message of a `print_tko`.
-    pub fn print_pieces(&self, id: OpId) -> Result<Vec<PrintPiece<'m>>, String> {
+    pub fn print_segments(&self, id: OpId) -> Result<Vec<PrintSegment<'m>>, String> {
         let op = self.module.op(id);
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".to_owned()) };
-        let (mut args, mut pieces, mut used) = (op.group(0).iter(), Vec::new(), 0);
-        for (text, conversion) in format_pieces(text) {
+        let (mut args, mut segments, mut used) = (op.group(0).iter(), Vec::new(), 0);
+        for (text, conversion) in format_segments(text) {
             let mut arg = None;
             if let Some(&value) = args.next().filter(|_| !conversion.is_empty()) {
                 let dtype = self.element_type(value);
@@ -58,9 +58,9 @@ impl<'m> KernelInfo<'m> {
                 };
                 arg = Some((value, conversion, way));
             }
-            pieces.push(PrintPiece { text, arg });
+            segments.push(PrintSegment { text, arg });
         }
-        Ok(pieces)
+        Ok(segments)
     }
 }
 
@@ -68,8 +68,8 @@ impl OpRequirements<'_, '_> {
     /// Adds a message: small tiles with other values, large ones part by part.
     pub fn print(&mut self) {
         let (mut tiles, mut bytes) = (Vec::new(), 0);
-        for piece in self.info.print_pieces(self.id).unwrap_or_default() {
-            let Some((value, _, way)) = piece.arg else { continue };
+        for segment in self.info.print_segments(self.id).unwrap_or_default() {
+            let Some((value, _, way)) = segment.arg else { continue };
             let each = self.info.element_type(value).storage_bits() as usize / 8;
             let count = self.info.inference.num_elements(value);
             match way {
@@ -119,8 +119,8 @@ impl OpRequirements<'_, '_> {
 
 /// Splits a C format into texts (`%%` is kept), each with the conversion after it. The last text
 /// has no conversion.
-fn format_pieces(format: &str) -> Vec<(&str, &str)> {
-    let mut pieces = Vec::new();
+fn format_segments(format: &str) -> Vec<(&str, &str)> {
+    let mut segments = Vec::new();
     let (mut start, mut from) = (0, 0);
     while let Some(found) = format[from..].find('%') {
         let percent = from + found;
@@ -131,11 +131,11 @@ fn format_pieces(format: &str) -> Vec<(&str, &str)> {
             from = end;
             continue;
         }
-        pieces.push((&format[start..percent], &format[percent..end]));
+        segments.push((&format[start..percent], &format[percent..end]));
         (start, from) = (end, end);
     }
-    pieces.push((&format[start..], ""));
-    pieces
+    segments.push((&format[start..], ""));
+    segments
 }
 
 #[cfg(test)]
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn formats_are_split_after_their_conversions() {
-        assert_eq!(format_pieces("100%% of %5.3lld, %x\n"), [("100%% of ", "%5.3lld"), (", ", "%x"), ("\n", "")]);
-        assert_eq!(format_pieces("no values"), [("no values", "")]);
-        assert_eq!(format_pieces(""), [("", "")]);
+        assert_eq!(format_segments("100%% of %5.3lld, %x\n"), [("100%% of ", "%5.3lld"), (", ", "%x"), ("\n", "")]);
+        assert_eq!(format_segments("no values"), [("no values", "")]);
+        assert_eq!(format_segments(""), [("", "")]);
     }
 }

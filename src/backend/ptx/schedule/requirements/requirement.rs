@@ -29,7 +29,7 @@ pub enum Requirement {
     /// A buffer of this size that all threads write and the leader, one thread, reads.
     SmemGatherToLeader(usize),
     /// A conversion through shared memory of a value that some of the threads hold.
-    Redistribute { value: Value, held: Layout, wanted: Layout },
+    Redistribute { value: Value, source_layout: Layout, required: Layout },
 }
 
 /// Data that is exchanged through shared memory in the number of rounds that free memory requires.

@@ -201,9 +201,10 @@ impl KernelInfo<'_> {
         sort::natural(&mut ids);
         for &id in &ids {
             let root = self.stored_array(id);
-            let alone = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;
+            let is_only_store = ids.iter().filter(|&&other| self.stored_array(other) == root).count() == 1;
             let stage_store = self.plan_stage_store(id, warp_spec);
-            let warp_store = stage_store.or_else(|| if alone { self.plan_warp_store(id, others, smem) } else { None });
+            let warp_store =
+                stage_store.or_else(|| if is_only_store { self.plan_warp_store(id, others, smem) } else { None });
             self.tma_stores.extend(warp_store.map(|store| (id, store)));
         }
     }

@@ -123,16 +123,16 @@ impl KernelInfo<'_> {
     /// views, and the tile is defined in their block.
     fn is_last_used_in(&self, name: Value, block: BlockId, uses: &FxHashMap<Value, usize>) -> bool {
         let mut value = name;
-        let mut wanted = uses.get(&name).copied();
-        while wanted == Some(self.uses.count(value)) && self.is_view_of_registers(value) {
+        let mut required = uses.get(&name).copied();
+        while required == Some(self.uses.count(value)) && self.is_view_of_registers(value) {
             let Some(id) = self.module.defining_op(value) else { return false };
-            (value, wanted) = (self.module.op(id).operands[0], Some(1));
+            (value, required) = (self.module.op(id).operands[0], Some(1));
         }
         let is_here = match self.module.def(value) {
             Def::Arg(owner, _) => owner == block,
             Def::Result(maker, _) => self.regions.block_of(maker) == Some(block),
         };
-        is_here && wanted == Some(self.uses.count(value))
+        is_here && required == Some(self.uses.count(value))
     }
 
     /// Returns the words of tiles from outside that are broadcast or permuted. They are complete

@@ -48,10 +48,10 @@ impl SubStepBuilder<'_, '_> {
                         self.smem_read(&[Some(buffer)]);
                     }
                 }
-                Requirement::Redistribute { value, held, wanted } => {
+                Requirement::Redistribute { value, source_layout, required } => {
                     let bits = shared_type(self.info.element_type(value)).storage_bits();
-                    let plan = SharedPlan::new(&held, &wanted, bits, self.scratch_capacity());
-                    self.record_conversion(value, &wanted, ConversionPlan::Layout(Conversion::Shared(plan)));
+                    let plan = SharedPlan::new(&source_layout, &required, bits, self.scratch_capacity());
+                    self.record_conversion(value, &required, ConversionPlan::Layout(Conversion::Shared(plan)));
                 }
             }
         }
@@ -211,8 +211,8 @@ impl SubStepBuilder<'_, '_> {
         }
         let is_there =
             |(value, is_left, plan)| self.is_fetched(value) || self.hoisted_operand(value, is_left, plan).is_some();
-        let wanted = self.info.smem_operands_of(members).into_iter().filter(|&operand| !is_there(operand));
-        let buffers = wanted.map(|(value, is_left, plan)| {
+        let required = self.info.smem_operands_of(members).into_iter().filter(|&operand| !is_there(operand));
+        let buffers = required.map(|(value, is_left, plan)| {
             let is_it = |other: &&StoredOperand<'_>| {
                 (other.value, other.is_left) == (value, is_left) && other.plan.is_same(plan)
             };

@@ -8,7 +8,7 @@
 //! waits for the last group that reads an overlapping buffer, and later groups stay in flight. A
 //! barrier follows, since the wait completes only the MMAs of the own warp group.
 
-use super::state::{InFlightMma, SubStepBuilder};
+use super::state::{PendingMma, SubStepBuilder};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::OpId;
@@ -47,7 +47,7 @@ impl SubStepBuilder<'_, '_> {
     /// Waits for the MMA groups in flight that read a buffer. Sunk waits of the step are then
     /// included.
     pub fn wait_for_mma_reads(&mut self, buffer: Buffer) {
-        let reads = |mma: &InFlightMma| mma.reads.iter().any(|read| read.overlaps(buffer));
+        let reads = |mma: &PendingMma| mma.reads.iter().any(|read| read.overlaps(buffer));
         let Some(last) = self.in_flight.iter().rposition(reads) else { return };
         let pending = self.in_flight.len() - 1 - last;
         let pending = self.sunk_waits.drain(..).map(|(pending, _)| pending).fold(pending, usize::min);
@@ -58,7 +58,7 @@ impl SubStepBuilder<'_, '_> {
     /// Inserts a barrier, with the waits for TMA stores that precede it. `always`: a step needs the
     /// barrier, independent of hazards.
     pub fn barrier(&mut self, always: bool) {
-        if self.smem.bulk_wait_wanted() {
+        if self.smem.take_bulk_wait() {
             self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
         self.sub_steps.push(SubStep::Barrier { required: always });

@@ -43,7 +43,7 @@ pub struct StoredOperand<'a> {
 
 /// An MMA group that may be in flight.
 #[derive(Clone)]
-pub struct InFlightMma {
+pub struct PendingMma {
     /// Results of the group.
     pub results: Vec<Value>,
     /// Buffers that the group reads.
@@ -74,7 +74,7 @@ pub struct SubStepBuilder<'a, 'm> {
     /// Operands that threads write, in the slots of the enclosing loop that has two of them.
     pub doubled_operands: Vec<DoubledOperand<'a>>,
     /// The MMA groups that may be in flight, in the order of issue.
-    pub in_flight: Vec<InFlightMma>,
+    pub in_flight: Vec<PendingMma>,
     /// Sunk waits that have not been emitted: the number of groups that remain in flight, and the
     /// index in `mma_waits`.
     pub sunk_waits: VecDeque<(usize, usize)>,

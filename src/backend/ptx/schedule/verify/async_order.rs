@@ -279,14 +279,14 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     fn terminator(&self, id: OpId, parent: Option<&Step>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
         let overlapped = matches!(parent, Some(Step::If { pure: true, .. }));
-        let may_stay = |mma: &IssuedMma| match parent {
+        let may_be_in_flight = |mma: &IssuedMma| match parent {
             Some(Step::For(step)) if !step.carried_mmas.is_empty() => step
                 .accumulators_in(exit)
                 .any(|(carried, sums)| carried.mma == mma.mma && sums.iter().all(|sum| mma.results.contains(sum))),
             Some(Step::For(step)) => step.has_barrier_at_head() && self.role == WarpRole::All,
             _ => overlapped,
         };
-        match self.in_flight.iter().find(|mma| !may_stay(mma)) {
+        match self.in_flight.iter().find(|mma| !may_be_in_flight(mma)) {
             Some(mma) => fault(mma.mma, "is in flight at the end of its sequence"),
             None if !self.deferred_releases.is_empty() && !overlapped => {
                 Err(format!("the deferred releases of channels {:?} are missing", self.deferred_releases))

@@ -110,12 +110,12 @@ impl KernelInfo<'_> {
     /// Verifies that each step has the sub-steps that its op requires, without regard to buffer
     /// offsets and to barriers that depend on hazards.
     fn verify_sub_step_shapes(&self, schedule: &Schedule) -> VerifyResult {
-        let mut wanted = schedule.clone();
-        wanted.conversions.clear();
-        self.insert_sub_steps(&mut wanted, &schedule.smem);
-        for (have, want) in schedule.sequences.iter().zip(&wanted.sequences) {
+        let mut rebuilt = schedule.clone();
+        rebuilt.conversions.clear();
+        self.insert_sub_steps(&mut rebuilt, &schedule.smem);
+        for (have, want) in schedule.sequences.iter().zip(&rebuilt.sequences) {
             let mut have = have.iter().filter_map(|step| SubStepShape::of(schedule, step));
-            let mut want = want.iter().filter_map(|step| SubStepShape::of(&wanted, step));
+            let mut want = want.iter().filter_map(|step| SubStepShape::of(&rebuilt, step));
             loop {
                 match (have.next(), want.next()) {
                     (None, None) => break,
@@ -306,11 +306,11 @@ impl BarrierVerifier<'_, '_> {
             Step::Exec(_) | Step::TmaStore(_) | Step::PrivatizedAtomic(_) | Step::StripMine(_) => step.ops(),
             _ => return Ok(()),
         };
-        let said = |id: &OpId| sub_steps.contains(&SubStep::GlobalAccess(*id));
-        ops.iter().filter(|id| !said(id)).try_for_each(|&id| self.is_safe(&SubStep::GlobalAccess(id)))?;
+        let is_recorded = |id: &OpId| sub_steps.contains(&SubStep::GlobalAccess(*id));
+        ops.iter().filter(|id| !is_recorded(id)).try_for_each(|&id| self.is_safe(&SubStep::GlobalAccess(id)))?;
         // Later strip iterations access global memory again, after all of the sub-steps.
-        let goes_on = matches!(step, Step::StripMine(_));
-        ops.into_iter().filter(|id| goes_on || !said(id)).for_each(|id| self.add_effect(id));
+        let repeats = matches!(step, Step::StripMine(_));
+        ops.into_iter().filter(|id| repeats || !is_recorded(id)).for_each(|id| self.add_effect(id));
         Ok(())
     }
 
@@ -387,12 +387,12 @@ impl BarrierVerifier<'_, '_> {
     /// Verifies that MMAs read hoisted operands in the form in which they were written.
     fn hoisted_operands_are_read(&self, step: &Step, sub_steps: &[SubStep]) -> VerifyResult {
         let Step::Mma(group) = step else { return Ok(()) };
-        let wanted = self.info.smem_operands_of(&group.ops);
+        let read_operands = self.info.smem_operands_of(&group.ops);
         for one in sub_steps {
             let SubStep::StoredOperand { value, buffer } = one else { continue };
             let Some((_, operand)) = self.hoisted().find(|(hoisted, _)| hoisted == buffer) else { continue };
             let form = self.info.hoisted_plan(operand);
-            let fits = wanted.iter().any(|&(read, is_left, plan)| {
+            let fits = read_operands.iter().any(|&(read, is_left, plan)| {
                 (read, is_left) == (*value, operand.is_left) && form.is_some_and(|form| form.is_same(plan))
             });
             if !fits {

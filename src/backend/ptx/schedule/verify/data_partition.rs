@@ -136,13 +136,13 @@ impl KernelInfo<'_> {
     fn stores_disjoint_tiles(&self, body: BlockId, store: OpId, first: Option<Value>) -> bool {
         let module = self.module;
         let root = self.stored_array(store);
-        let mut alone = matches!(module.def(root), Def::Arg(block, _) if block == body);
+        let mut is_only_access = matches!(module.def(root), Def::Arg(block, _) if block == body);
         module.walk(body, &mut |id| {
             let accesses = matches!(module.op(id).code, Opcode::LoadView | Opcode::StoreView);
-            alone &= id == store || !accesses || self.stored_array(id) != root;
+            is_only_access &= id == store || !accesses || self.stored_array(id) != root;
         });
         let view = module.ty(module.op(store).operand_group("view")[0]);
-        alone
+        is_only_access
             && first.is_none_or(|first| self.is_multiple_of_partitions(first))
             && matches!(view, Type::PartitionView { .. })
     }

@@ -14,18 +14,18 @@ fn fault(id: OpId, what: &str) -> VerifyResult {
 impl KernelInfo<'_> {
     /// Verifies ping-pong. `events`: the stages, loops and branches of the producer.
     pub fn verify_pingpong(&self, body: BlockId, schedule: &Schedule, events: &[PipelineEvent]) -> VerifyResult {
-        let wanted = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
+        let required = schedule.warp_spec.as_ref().and_then(|warp_spec| warp_spec.pingpong.as_ref());
         let mut found = 0;
         for partition in &schedule.partitions {
             for plan in schedule.loops(partition.role).into_iter().filter(|plan| plan.pingpong.is_some()) {
-                if plan.pingpong.as_ref() != wanted || partition.role != WarpRole::Consumer {
+                if plan.pingpong.as_ref() != required || partition.role != WarpRole::Consumer {
                     return fault(plan.op, "another one than the warp specialization");
                 }
                 found += 1;
                 self.verify_pingpong_loop(body, plan, events)?;
             }
         }
-        if found == usize::from(wanted.is_some()) { Ok(()) } else { Err(format!("{found} loops have ping-pong")) }
+        if found == usize::from(required.is_some()) { Ok(()) } else { Err(format!("{found} loops have ping-pong")) }
     }
 
     fn verify_pingpong_loop(&self, body: BlockId, plan: &For, events: &[PipelineEvent]) -> VerifyResult {

@@ -33,10 +33,10 @@ impl KernelInfo<'_> {
     /// The first fault of the schedule.
     pub fn verify_schedule(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
         let role: Vec<WarpRole> = schedule.partitions.iter().map(|partition| partition.role).collect();
-        let wanted: &[WarpRole] =
+        let required: &[WarpRole] =
             if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
-        if role != wanted {
-            return Err(format!("the partitions are {role:?} instead of {wanted:?}"));
+        if role != required {
+            return Err(format!("the partitions are {role:?} instead of {required:?}"));
         }
         if let Some(warp_spec) = &schedule.warp_spec {
             self.verify_stage_layout(warp_spec)?;
@@ -186,13 +186,13 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         for &id in ops {
             let code = module.op(id).code;
             let ends = code.spec().effect == Effect::Terminator || code == Opcode::GdcWait;
-            let wanted = match (self.role, self.warp_spec()) {
+            let required = match (self.role, self.warp_spec()) {
                 (WarpRole::Producer, Some(warp_spec)) => {
                     ends || warp_spec.producer_ops.contains(&id) || warp_spec.is_producer_load(id)
                 }
                 _ => true,
             };
-            match (wanted, done.contains(&id)) {
+            match (required, done.contains(&id)) {
                 (true, false) => return Err(format!("op {} is not executed", id.index())),
                 (false, true) => return Err(format!("op {} belongs to another partition", id.index())),
                 _ => {}
@@ -425,13 +425,13 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         let op = module.op(id);
         let ends = op.code.spec().effect == Effect::Terminator || !op.regions.is_empty();
         for &value in &op.operands {
-            let wanted = match (self.role, self.warp_spec()) {
+            let required = match (self.role, self.warp_spec()) {
                 _ if matches!(module.ty(value), Type::Token) => false,
                 // Terminators and loops of the producer pass only the values of its slice.
                 (WarpRole::Producer, Some(_)) => !ends,
                 _ => true,
             };
-            if wanted && !self.defined.contains(&value) {
+            if required && !self.defined.contains(&value) {
                 return Err(format!("op {} reads %{}, which is not there", id.index(), value.index()));
             }
             if self.role != WarpRole::Producer && op.code.is_mma() {

@@ -23,7 +23,7 @@ impl KernelInfo<'_> {
     /// # Errors
     /// The first fault, with the number of its channel.
     pub fn verify_stage_layout(&self, warp_spec: &WarpSpecialization) -> VerifyResult {
-        let wanted = self.required_panels();
+        let required = self.required_panels();
         for (index, channel) in warp_spec.channels.iter().enumerate() {
             let fault = |what: String| Err(format!("channel {index}: {what}"));
             if warp_spec
@@ -33,7 +33,7 @@ impl KernelInfo<'_> {
             {
                 return fault(format!("pipeline {} has no stage of {} bytes", channel.pipeline, channel.stage_bytes));
             }
-            let filled = match self.written_ranges(channel, &wanted) {
+            let filled = match self.written_ranges(channel, &required) {
                 Ok(filled) => filled,
                 Err(problem) => return fault(problem),
             };
@@ -48,7 +48,7 @@ impl KernelInfo<'_> {
                         false => return fault(format!("op {id} is not where the threads read it")),
                     }
                 }
-                let Some(operand) = wanted.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
+                let Some(operand) = required.get(&load.load) else { return fault(format!("no MMA reads op {id}")) };
                 let comes = !load.boxes.is_empty() || channel.loads.iter().any(|other| self.is_fused_with(load, other));
                 let whole = channel.loads.iter().find(|other| other.load == operand.first);
                 if !comes || !whole.is_some_and(|whole| is_placed_as(whole, operand.panels, &filled)) {
@@ -84,14 +84,18 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the ranges of a stage that the boxes of a channel fill, in order of address.
-    fn written_ranges(&self, channel: &Channel, wanted: &FxHashMap<OpId, OperandPanels>) -> Result<Vec<Bytes>, String> {
+    fn written_ranges(
+        &self,
+        channel: &Channel,
+        required: &FxHashMap<OpId, OperandPanels>,
+    ) -> Result<Vec<Bytes>, String> {
         let mut filled: Vec<Bytes> = Vec::new();
         for load in &channel.loads {
             let bytes = box_bytes(load);
             if bytes * load.boxes.len() as i64 != i64::from(load.bytes) {
                 return Err(format!("op {} announces {} bytes of other boxes", load.load.index(), load.bytes));
             }
-            let operand = wanted.get(&load.load);
+            let operand = required.get(&load.load);
             let first = operand.and_then(|operand| channel.loads.iter().find(|other| other.load == operand.first));
             let start = first.filter(|_| operand.is_some_and(|operand| operand.is_joined));
             let start = start.map_or(load.smem_offset, |first| first.smem_offset);
@@ -100,8 +104,8 @@ impl KernelInfo<'_> {
             }
         }
         sort::natural(&mut filled);
-        let meets = filled.windows(2).any(|pair| pair[0].1 > pair[1].0);
-        if meets || filled.last().is_some_and(|last| last.1 > i64::from(channel.stage_bytes)) {
+        let has_overlap = filled.windows(2).any(|pair| pair[0].1 > pair[1].0);
+        if has_overlap || filled.last().is_some_and(|last| last.1 > i64::from(channel.stage_bytes)) {
             return Err("boxes that overlap, or exceed the stage".to_owned());
         }
         Ok(filled)
@@ -110,18 +114,22 @@ impl KernelInfo<'_> {
     /// Returns true if the boxes of another load include the tile of this load, which has none. The
     /// tile must have the same distance in the stage as in the array.
     fn is_fused_with(&self, load: &TmaLoad, other: &TmaLoad) -> bool {
-        let (span, behind) = (span_of(other), i64::from(load.smem_offset) - i64::from(other.smem_offset));
+        let (span, distance) = (span_of(other), i64::from(load.smem_offset) - i64::from(other.smem_offset));
         let axes = 0..self.module.shape(self.module.op(load.load).results[0]).len();
-        let mut lies = axes.map(|axis| self.is_adjacent_after(load.load, other.load, axis, behind / span.max(1)));
-        !other.boxes.is_empty() && load.panel_rows == other.panel_rows && behind % span == 0 && lies.any(|lies| lies)
+        let mut is_adjacent =
+            axes.map(|axis| self.is_adjacent_after(load.load, other.load, axis, distance / span.max(1)));
+        !other.boxes.is_empty()
+            && load.panel_rows == other.panel_rows
+            && distance % span == 0
+            && is_adjacent.any(|is_adjacent| is_adjacent)
     }
 
-    /// Returns the offsets of the boxes of a load in the stage. `behind`: bytes between the operand
-    /// and its part that the load is.
+    /// Returns the offsets of the boxes of a load in the stage. `distance`: bytes between the
+    /// operand and its part that the load is.
     ///
     /// # Errors
     /// A box whose offset differs from the place of its part of the tile.
-    fn places(&self, load: &TmaLoad, operand: Option<&OperandPanels>, behind: i64) -> Result<Vec<i64>, String> {
+    fn places(&self, load: &TmaLoad, operand: Option<&OperandPanels>, distance: i64) -> Result<Vec<i64>, String> {
         let view = self.module.op(load.load).group(0)[0];
         let shape = ViewShape::of(self.module, view);
         let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
@@ -151,7 +159,8 @@ impl KernelInfo<'_> {
                     let right = span > 0
                         && (is_inside(&coord) || !is_alone)
                         && along % span == 0
-                        && behind + i64::from(part.smem_offset) + row * span == along * load.panel_rows + across * span;
+                        && distance + i64::from(part.smem_offset) + row * span
+                            == along * load.panel_rows + across * span;
                     if !right {
                         let id = load.load.index();
                         return Err(format!("a box of op {id} is at another offset than its part of the tile"));
@@ -178,7 +187,7 @@ impl KernelInfo<'_> {
         };
         let height = self.module.shape(self.module.op(load.load).results[0])[axis];
         let each = load.boxes.len().div_ceil(load.partitions as usize).max(1);
-        let of_band = |(data_partition, boxes): (u32, &[TmaBox])| {
+        let boxes_of_partition = |(data_partition, boxes): (u32, &[TmaBox])| {
             let as_first = |part: &TmaBox| {
                 let mut place = part.coord.clone();
                 place[axis] -= i64::from(data_partition) * height;
@@ -189,7 +198,7 @@ impl KernelInfo<'_> {
             };
             boxes.iter().map(as_first).collect()
         };
-        (0..).zip(load.boxes.chunks(each)).map(of_band).collect()
+        (0..).zip(load.boxes.chunks(each)).map(boxes_of_partition).collect()
     }
 }
 
@@ -206,14 +215,14 @@ fn box_bytes(load: &TmaLoad) -> i64 {
 
 /// Returns true if the boxes have the span of the panels and fill all of them, and the tile begins
 /// at a multiple of the swizzle atom.
-fn is_placed_as(load: &TmaLoad, wanted: Panels, filled: &[Bytes]) -> bool {
-    let span = wanted.swizzle_bytes;
+fn is_placed_as(load: &TmaLoad, required: Panels, filled: &[Bytes]) -> bool {
+    let span = required.swizzle_bytes;
     let first = i64::from(load.smem_offset);
     let places = (0..load.partitions)
-        .flat_map(|data_partition| (0..wanted.count).map(move |panel| (i64::from(data_partition), panel)));
+        .flat_map(|data_partition| (0..required.count).map(move |panel| (i64::from(data_partition), panel)));
     let mut panels = places.map(|(data_partition, panel)| {
         let from = first + data_partition * i64::from(load.bytes / load.partitions) + panel * load.panel_rows * span;
-        (from, from + wanted.rows * span)
+        (from, from + required.rows * span)
     });
     span_of(load) == span
         && first % (i64::from(SWIZZLE_ATOM_ROWS) * span) == 0

@@ -134,7 +134,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         }
         taken.push((copy.smem_offset, end));
     }
-    let is_async = |id: &OpId| info.inference.runs_alone(*id);
+    let is_async = |id: &OpId| info.inference.is_async_mma(*id);
     let is_async_group = |step: &Step| matches!(step, Step::Mma(plan) if plan.ops.iter().any(is_async));
     // No MMA reads what threads copy for themselves.
     if steps.iter().any(is_async_group) && !plan.async_mma && !plan.is_thread_private() {
@@ -211,7 +211,7 @@ pub fn verify_mma_group(
     if ops.len() == 1 {
         return Ok(());
     }
-    if let Some(&id) = ops.iter().find(|&&id| !info.inference.runs_alone(id)) {
+    if let Some(&id) = ops.iter().find(|&&id| !info.inference.is_async_mma(id)) {
         return fault(id, "is in a group, and is not asynchronous");
     }
     let is_there = |value: Value| info.source_load(value).is_some_and(fetched);
@@ -245,7 +245,7 @@ pub fn verify_carried_mma(
             && exit.is_some_and(|exit| exit.operands.get(carried) == Some(&end))
             && [start, end].iter().all(|&value| info.uses.count(value) == 1)
     };
-    let is_async = plan.ops.iter().all(|&id| info.inference.runs_alone(id));
+    let is_async = plan.ops.iter().all(|&id| info.inference.is_async_mma(id));
     let right =
         is_async && sums.len() == carried.accumulators.len() && sums.iter().zip(&carried.accumulators).all(is_carried);
     if right { Ok(()) } else { fault(id, "cannot be loop-carried") }

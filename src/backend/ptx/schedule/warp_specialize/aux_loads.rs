@@ -150,10 +150,10 @@ impl KernelInfo<'_> {
         let fastest = contiguous_axis(module, &shape)?;
         let layout = self.inference.accesses.get(&load)?;
         let count = layout.num_elements();
-        let held = layout.num_registers() * (self.inference.num_warps * WARP_SIZE as usize);
+        let registers = layout.num_registers() * (self.inference.num_warps * WARP_SIZE as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
         let is_vector = shape.tile[fastest] == count as i64;
-        if !(is_vector && bytes <= MAX_BYTES && held >= MIN_REPLICATION * count && self.is_invariant_load(load)) {
+        if !(is_vector && bytes <= MAX_BYTES && registers >= MIN_REPLICATION * count && self.is_invariant_load(load)) {
             return None;
         }
         let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;

@@ -44,14 +44,14 @@ impl KernelInfo<'_> {
         let Some(axis) = self.partitioned_axis(one.load) else { return one };
         let tile = self.module.shape(self.module.op(one.load).results[0]);
         let (height, bytes, data_partitions) = (tile[axis], one.bytes, self.data_partitions);
-        let of_band = |data_partition: u32| {
+        let boxes_of_partition = |data_partition: u32| {
             one.boxes.iter().map(move |part| {
                 let mut place = part.coord.clone();
                 place[axis] += i64::from(data_partition) * height;
                 TmaBox { coord: place, smem_offset: part.smem_offset + data_partition * bytes }
             })
         };
-        let boxes = (0..data_partitions).flat_map(of_band).collect();
+        let boxes = (0..data_partitions).flat_map(boxes_of_partition).collect();
         TmaLoad { boxes, bytes: data_partitions * bytes, partitions: data_partitions, ..one }
     }
 }

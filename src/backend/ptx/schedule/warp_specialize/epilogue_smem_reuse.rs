@@ -23,9 +23,9 @@ impl KernelInfo<'_> {
         let mut stores = self.tma_stores.keys();
         let (&store, None) = (stores.next()?, stores.next()) else { return None };
         let block = self.regions.block_of(store)?;
-        let alone = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
+        let is_single_group = self.consumer_groups() == 1 && self.options.num_ctas.unwrap_or(1) == 1;
         // The producer executes the block.
-        if !alone || !warp_spec.channels.iter().any(|channel| channel.block == block) {
+        if !is_single_group || !warp_spec.channels.iter().any(|channel| channel.block == block) {
             return None;
         }
         let (tile, warps) = (self.warp_box_tile(store)?, self.inference.num_warps as u32);
@@ -46,11 +46,11 @@ impl KernelInfo<'_> {
             let mut users = warp_spec.channels.iter().filter(|user| user.pipeline == staging.pipeline);
             let fits = pipeline.nesting == LoopNesting::Innermost
                 && StoreSplit::for_stage(&tile, stage_bytes, warps).is_some();
-            let apart = |user: &Channel| match user.block == block {
+            let is_disjoint = |user: &Channel| match user.block == block {
                 true => position(user.last_use) < position(store),
                 false => self.can_share_pipeline(user, &staging),
             };
-            (fits && users.all(apart)).then_some(staging)
+            (fits && users.all(is_disjoint)).then_some(staging)
         };
         warp_spec.channels.iter().rev().find_map(staging_in)
     }

@@ -117,18 +117,18 @@ pub fn tile_boxes(
         if part.step != 1 || part.dim == fastest || !in_order {
             break;
         }
-        let pieces = fewest_pieces(part.extent, rows, 1)?;
+        let num_boxes = min_num_boxes(part.extent, rows, 1)?;
         outermost = Some((part.dim, rows));
-        extents[part.dim] = part.extent / pieces;
+        extents[part.dim] = part.extent / num_boxes;
         rows *= extents[part.dim];
-        if pieces > 1 {
+        if num_boxes > 1 {
             break;
         }
     }
     let (dim, inner) = outermost?;
     if halved && panels.count == 1 && rows == panels.rows {
-        let pieces = fewest_pieces(extents[dim], inner, 2).filter(|pieces| pieces % 2 == 0);
-        extents[dim] /= pieces.unwrap_or(1);
+        let num_boxes = min_num_boxes(extents[dim], inner, 2).filter(|num_boxes| num_boxes % 2 == 0);
+        extents[dim] /= num_boxes.unwrap_or(1);
         rows = inner * extents[dim];
     }
     if rows != panels.rows && rows % i64::from(SWIZZLE_ATOM_ROWS) != 0 {
@@ -149,12 +149,12 @@ pub fn tile_boxes(
 
 /// Returns the smallest number of pieces, at least `least`, of a dimension with `inner` rows per
 /// position. Each piece fits into a box, and several pieces have whole swizzle atoms.
-fn fewest_pieces(extent: i64, inner: i64, least: i64) -> Option<i64> {
-    let fits = |&pieces: &i64| {
-        let high = extent / pieces;
-        extent % pieces == 0
+fn min_num_boxes(extent: i64, inner: i64, least: i64) -> Option<i64> {
+    let fits = |&num_boxes: &i64| {
+        let high = extent / num_boxes;
+        extent % num_boxes == 0
             && high <= i64::from(MAX_TMA_BOX)
-            && (pieces == 1 || (high * inner) % i64::from(SWIZZLE_ATOM_ROWS) == 0)
+            && (num_boxes == 1 || (high * inner) % i64::from(SWIZZLE_ATOM_ROWS) == 0)
     };
     (least..=extent).find(fits)
 }

@@ -20,8 +20,8 @@ const MIN_ACCUMULATOR_REGISTERS: u32 = 64;
 impl KernelInfo<'_> {
     /// Returns the ping-pong of the kernel, if it is possible and profitable.
     pub fn plan_pingpong(&self, body: BlockId, warp_spec: &WarpSpecialization) -> Option<PingPong> {
-        let crowded = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
-        if crowded || !self.can_pingpong() || !self.is_enabled(Optimization::Pingpong) {
+        let shares_sm = self.data_partitions > 1 || self.options.occupancy.is_some_and(|blocks| blocks > 1);
+        if shares_sm || !self.can_pingpong() || !self.is_enabled(Optimization::Pingpong) {
             return None;
         }
         let pingpong = self.possible_pingpong(body, warp_spec)?;
@@ -70,12 +70,12 @@ impl KernelInfo<'_> {
         let mut with_regions = entry.iter().copied().filter(|&id| !module.op(id).regions.is_empty());
         let loop_op = with_regions.next().filter(|&id| module.op(id).code == Opcode::For)?;
         let waits = |id: OpId| module.op(id).code == Opcode::GdcWait;
-        let alone = with_regions.next().is_none()
+        let is_only = with_regions.next().is_none()
             && entry.iter().all(|&id| id == loop_op || waits(id) || !self.has_side_effect(id))
             && self.regions.ops().iter().all(|&id| module.op(id).code != Opcode::Alloca);
         let inside = module.op(loop_op).regions[0];
         let carries = module.block(inside).args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token));
-        if !alone
+        if !is_only
             || carries
             || self.regions.has_early_exit(loop_op)
             || module.block(inside).ops.iter().any(|&id| self.mixes_loads_and_side_effects(id, warp_spec))

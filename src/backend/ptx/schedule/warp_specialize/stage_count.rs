@@ -88,7 +88,7 @@ impl KernelInfo<'_> {
         let pipelines = 0..warp_spec.pipelines.len();
         let requested: Vec<Option<u32>> =
             pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect();
-        let wanted: Vec<u32> = pipelines
+        let required: Vec<u32> = pipelines
             .map(|pipeline| requested[pipeline].unwrap_or_else(|| self.default_pipeline_stages(warp_spec, pipeline)))
             .collect();
         // Each phase adds stages until innermost loops have this number.
@@ -105,10 +105,10 @@ impl KernelInfo<'_> {
                 let grows = |&index: &usize| {
                     let pipeline = &warp_spec.pipelines[index];
                     let outer = nesting == LoopNesting::Outer && requested[index].is_none();
-                    let most = if outer { OUTER_STAGES } else { wanted[index] };
+                    let most = if outer { OUTER_STAGES } else { required[index] };
                     pipeline.nesting == nesting && pipeline.num_stages < most && used + pipeline.stage_bytes <= capacity
                 };
-                let growing = (0..wanted.len()).filter(grows);
+                let growing = (0..required.len()).filter(grows);
                 let Some(next) = growing.min_by_key(|&index| warp_spec.pipelines[index].num_stages) else { break };
                 warp_spec.pipelines[next].num_stages += 1;
             }

@@ -52,7 +52,7 @@ fn prefix_sums_of_blocks() -> Module {
     module(ct::inspect(kernel, (x, y.mutable())).ir())
 }
 
-/// A product with weights of i8 that are converted before the loop over the rows.
+/// A matrix multiplication with weights of i8 that are converted before the loop over the rows.
 fn converted() -> Module {
     let kernel = |(x, w): (Array<f16, 2>, Array<i8, 2>), y: ArrayMut<f32, 2>| {
         let weights = w.load((0, ct::bid(0)), [64, 64]).cast::<f16>();

@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// Returns products whose left or right operand has two parts, along each axis.
+/// Returns matrix multiplications whose left or right operand has two parts, along each axis.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let of_operand = |is_left| [0, 1].map(|axis| product(is_left, axis));
     let modules = [true, false].into_iter().flat_map(of_operand);
     modules.map(|module| ("parts of an operand".to_owned(), module, CompileOptions::default())).collect()
 }
 
-/// Returns a product of 128 by 64 by 128 in a loop. An operand has two halves along an axis.
+/// Returns an MMA of 128 by 64 by 128 in a loop. An operand has two halves along an axis.
 fn product(is_left: bool, axis: usize) -> Module {
     let mut kernel = Kernel::new("joined");
     let arrays = [(); 3].map(|()| kernel.array(DType::F16, 2, true));

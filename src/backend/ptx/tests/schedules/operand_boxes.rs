@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Returns products whose left operand is a box, reshaped, and possibly permuted before.
+/// Returns MMAs whose left operand is a box, reshaped, and possibly permuted before.
 pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     let named = |module| ("a box as an operand".to_owned(), module, CompileOptions::default());
     let exchanged = [[8, 2, 8, 64], [2, 8, 8, 64], [128, 64, 0, 0]];
@@ -14,7 +14,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
     ]
 }
 
-/// Returns a product in a loop. `shapes`: the loaded box, the permuted one, and the operand.
+/// Returns an MMA in a loop. `shapes`: the loaded box, the permuted one, and the operand.
 fn product(shapes: &[[i64; 4]], permutation: &[i32]) -> Module {
     let mut kernel = Kernel::new("boxes");
     let [m, k, ..] = shapes[shapes.len() - 1];

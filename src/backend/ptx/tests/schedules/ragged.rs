@@ -9,7 +9,7 @@ use crate::backend::ptx::ptxas_test::assemble;
 use crate::backend::ptx::schedule::{Schedule, Step, WarpRole, WarpSpecialization};
 use crate::ir::Overflow;
 
-/// Axis and unit of the slices of a product.
+/// Axis and unit of the slices of a matrix multiplication.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sliced {
     /// The rows of the left factor and of the result.
@@ -69,7 +69,7 @@ fn first_rows(k: &mut Kernel, array: &ArrayParam, end: Value) -> ArrayParam {
     ArrayParam { view: k.b.module.op(id).results[0] }
 }
 
-/// Returns a product of a group of rows, whose CTAs beyond the group end early.
+/// Returns a matrix multiplication of a group of rows, whose CTAs beyond the group end early.
 fn product(sliced: Sliced) -> Module {
     let mut k = Kernel::new("group");
     let [mut a, mut b] = [(); 2].map(|()| k.array(DType::F16, 2, true));

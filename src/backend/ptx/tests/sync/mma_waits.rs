@@ -337,7 +337,7 @@ fn product_of_a_computed_operand() -> Module {
     k.finish()
 }
 
-/// Returns a product whose operand has two slots, and the same one with one buffer.
+/// Returns a matrix multiplication whose operand has two slots, and the same one with one buffer.
 pub fn operand_kernels() -> Vec<(String, Module, CompileOptions)> {
     let module = product_of_a_computed_operand();
     let two = CompileOptions { num_stages: Some(2), schedule: true, ..CompileOptions::default() };

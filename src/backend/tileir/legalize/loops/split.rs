@@ -18,12 +18,12 @@ use crate::ir::{
 use crate::pass::IntRanges;
 
 /// Largest number of splits of an entry, each of which doubles a loop body.
-const MOST: usize = 4;
+const MAX_SPLITS: usize = 4;
 /// Elements of a result of an `if` from which a loop is split.
 const LARGE: i64 = 1024;
 
 /// Largest multiple in a sum.
-const MOST_TIMES: i64 = 1 << 24;
+const MAX_TIMES: i64 = 1 << 24;
 
 /// A condition of an `if` in a loop body.
 struct Split {
@@ -82,7 +82,7 @@ fn is_large_branch(module: &Module, id: OpId) -> bool {
 }
 
 fn split_conditions(module: &mut Module, entry: &Entry) {
-    for _ in 0..MOST {
+    for _ in 0..MAX_SPLITS {
         let mut values = Substitution::new();
         let mut is_done = false;
         let facts = grid::facts(module, entry);
@@ -174,7 +174,7 @@ impl Affine {
             self.values.push((value, times.checked_mul(factor)?));
         }
         let multiples = self.values.iter().map(|(_, times)| *times);
-        let is_small = multiples.chain([self.times, self.number >> 32]).all(|times| times.abs() <= MOST_TIMES);
+        let is_small = multiples.chain([self.times, self.number >> 32]).all(|times| times.abs() <= MAX_TIMES);
         (is_small && self.values.len() <= 16).then_some(self)
     }
 

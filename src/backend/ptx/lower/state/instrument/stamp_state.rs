@@ -15,7 +15,7 @@ pub struct Stamps {
     pub(super) lines: FxHashMap<(SeqId, usize), u32>,
     pub(super) sites: Vec<StampSite>,
     pub(super) recorders: u32,
-    pub(super) cursor: Option<Cursor>,
+    pub(super) registers: Option<StampRegisters>,
     /// Line of the current step.
     pub(super) line: u32,
     /// Lines of the steps of waits that are emitted inside later steps.
@@ -50,7 +50,7 @@ pub(super) struct Run {
 
 /// Registers of a recorder.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor {
+pub(super) struct StampRegisters {
     /// Number of records.
     pub(super) count: Reg,
     /// Address of the slot.

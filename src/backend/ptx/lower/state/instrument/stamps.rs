@@ -20,7 +20,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::stamp_state::{ClockRead, Cursor, Run, Stamps, WaitKey};
+use super::stamp_state::{ClockRead, Run, StampRegisters, Stamps, WaitKey};
 use crate::backend::ptx::compiled::ParamKind;
 use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
 use crate::backend::ptx::isa::emit::Param;
@@ -76,7 +76,7 @@ impl Lowering<'_> {
             lines: FxHashMap::default(),
             sites: Vec::new(),
             recorders: 1,
-            cursor: None,
+            registers: None,
             line: 0,
             waits: FxHashMap::default(),
             run: None,
@@ -154,13 +154,13 @@ impl Lowering<'_> {
         let clock = b.copy(Operand::Special(Special::Clock), RegClass::B32);
         let now = b.add(Ty::U32, clock, zero);
         let now = b.copy(now, RegClass::B32);
-        stamps.cursor = Some(Cursor { count, slot, now, zero });
+        stamps.registers = Some(StampRegisters { count, slot, now, zero });
         self.stamps = Some(stamps);
     }
 
     /// Ends the records of a role, before a thread ends.
     pub fn end_stamps(&mut self) {
-        let Some(Stamps { cursor: Some(Cursor { count, slot, .. }), .. }) = self.stamps else { return };
+        let Some(Stamps { registers: Some(StampRegisters { count, slot, .. }), .. }) = self.stamps else { return };
         let b = &mut self.b;
         let plain = MemMods::default();
         let is_recorded = b.setp(Cmp::Ge, Ty::S32, count, 0);
@@ -273,7 +273,7 @@ impl Lowering<'_> {
     /// stamps.
     fn step_start(&mut self) -> Option<ClockRead> {
         let stamps = self.stamps.as_ref()?;
-        let Cursor { now, .. } = stamps.cursor?;
+        let StampRegisters { now, .. } = stamps.registers?;
         if stamps.has_all {
             return self.read_clock();
         }
@@ -283,13 +283,13 @@ impl Lowering<'_> {
 
     /// Returns true if a wait without blocking has no record.
     pub fn omits_unblocked_waits(&self) -> bool {
-        self.stamps.as_ref().is_some_and(|stamps| stamps.cursor.is_some() && !stamps.has_all)
+        self.stamps.as_ref().is_some_and(|stamps| stamps.registers.is_some() && !stamps.has_all)
     }
 
     /// Reads the clock. Adjacent steps have one read.
     fn read_clock(&mut self) -> Option<ClockRead> {
         let stamps = self.stamps.as_mut()?;
-        let Cursor { now, zero, .. } = stamps.cursor?;
+        let StampRegisters { now, zero, .. } = stamps.registers?;
         if let Some(last) = stamps.last.filter(|last| last.lines == self.b.num_lines()) {
             return Some(last);
         }
@@ -345,7 +345,7 @@ impl Lowering<'_> {
     ) {
         let (Some(start), Some(end)) = (start, self.read_clock()) else { return };
         let Some(stamps) = &mut self.stamps else { return };
-        let Some(Cursor { count, slot, .. }) = stamps.cursor else { return };
+        let Some(StampRegisters { count, slot, .. }) = stamps.registers else { return };
         let location = op.and_then(|op| self.module.location(self.module.op(op).loc));
         let (step, run) = place.unwrap_or((stamps.line, None));
         let line = location.map(ToString::to_string);
