@@ -27,14 +27,16 @@ use crate::tile::{Scalar, Tracer};
 ///
 /// Programs may implement this trait; for structs by the macro
 /// [`impl_kernel_args!`](crate::impl_kernel_args).
+// On stable Rust the text of a diagnostic depends on the trait alone, and not on `Self`. The crate
+// has no implementations for the types of candle, nor for those of cudarc without its feature. The
+// notes are therefore a list with one short line for each case.
 #[diagnostic::on_unimplemented(
     message = "the argument is `{Self}`, but the kernel's parameter is `{P}`",
     label = "the kernel takes `{P}` here",
-    note = "`&array` arrives as `Array`, `&mut array` as `ArrayMut`, a number as `Scalar` of its type (`2.0`, `7u32`), \
-            `ct::Constant(x)` as `x` (for `usize`, flags, tile extents); a kernel takes all of them by value, not by \
-            reference",
-    note = "data of the host (`Vec`, slices) becomes an array by `device.array(&data, [n])?`; a `Tensor` of candle is taken \
-            by the package `cutlet-candle`, a `CudaSlice` with the feature `cudarc` of cutlet: see `cutlet::foreign`"
+    note = "`&array` for `Array`, `&mut array` for `ArrayMut`, `2.0` or `7u32` for `Scalar`, `ct::Constant(x)` for `usize` and flags",
+    note = "a `Vec` or slice of the host: `device.array(&data, [n])?`",
+    note = "a `CudaSlice` of cudarc: the feature `cudarc` of cutlet; a `Tensor` of candle: the package `cutlet-candle`",
+    note = "parameters of a kernel are values, not references: `Array<f32, 1>`; see docs/common_errors.md"
 )]
 pub trait IntoKernelArg<P>: Sized {
     /// The launch argument.
@@ -344,7 +346,8 @@ impl<P, A: IntoKernelArg<P>, const N: usize> IntoKernelArg<[P; N]> for [A; N] {
     message = "the arguments `{Self}` do not match the kernel's parameters `{P}`",
     label = "the kernel takes `{P}`",
     note = "a launch has one argument for each parameter of the kernel, in their order: `(&a, &mut c, 2.0)`; a single one \
-            is `(&mut c,)`"
+            is `(&mut c,)`; \
+            see docs/common_errors.md"
 )]
 pub trait KernelArgs<P>: Sealed + IntoKernelArg<P> {}
 

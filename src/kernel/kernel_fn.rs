@@ -16,7 +16,8 @@ use crate::tile::{self, trace_into_module};
     message = "`{Self}` is not a kernel",
     label = "a kernel is a function or closure (`Fn`) of at most 16 parameters that returns nothing",
     note = "results leave a kernel through an `ArrayMut`: `out.store(index, tile)`; a closure states the types of its \
-            parameters; it captures host values by `move` and assigns to none"
+            parameters; it captures host values by `move` and assigns to none; \
+            see docs/common_errors.md"
 )]
 pub trait Kernel<Params> {
     /// Calls the function.

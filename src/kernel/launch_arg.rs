@@ -119,7 +119,8 @@ scalar_argument!(f64 f32 tf32 f16 bf16 f8e4m3fn f8e5m2 f8e8m0fnu f8e5m3fnu i8 i1
     message = "`{Self}` cannot be a `Constant`",
     note = "a constant is compared and hashed: `Hash + Eq + Clone + Send + Sync + 'static`",
     note = "a float is passed as a number, `2.0`, and arrives as `Scalar<f32>`; its bits can be a constant: \
-            `ct::Constant(x.to_bits())`"
+            `ct::Constant(x.to_bits())`; \
+            see docs/common_errors.md"
 )]
 pub trait ConstantValue: Hash + Eq + Clone + Send + Sync + 'static {}
 

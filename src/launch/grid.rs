@@ -110,7 +110,8 @@ impl Grid {
     label = "expected `n`, `[m, n]` or `[m, n, k]`",
     note = "fold further axes into one, `[m, n, batches * heads]`, and take them apart in the kernel: `ct::bid(2) / heads`, \
             `ct::bid(2) % heads`",
-    note = "the number of tiles is `n.div_ceil(tile)`; integers are i32, u32, i64, u64 or usize"
+    note = "the number of tiles is `n.div_ceil(tile)`; integers are i32, u32, i64, u64 or usize; \
+            see docs/common_errors.md"
 )]
 pub trait IntoGrid {
     /// Returns the grid.

@@ -13,6 +13,7 @@ use super::program::program;
 use super::random::Random;
 use super::reduce::reduce;
 use crate::runtime::{Backend, Device};
+use crate::util::report;
 
 /// Number of cases of a property, unless `CUTLET_PROPERTY_CASES` or `PROPTEST_CASES` has another
 /// one.
@@ -134,13 +135,16 @@ fn device() -> Option<Device> {
     }
 }
 
-/// Prints the case if the kernel or the reference panics.
+/// Reports the case if the kernel or the reference panics, next to the text of the panic.
 struct Context<'a>(&'a str, u64);
 
 impl Drop for Context<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("a property of kernel `{}` panics in the case of seed {:#x}", self.0, self.1);
+            report::requested(format_args!(
+                "a property of kernel `{}` panics in the case of seed {:#x}\n",
+                self.0, self.1
+            ));
         }
     }
 }

@@ -109,7 +109,8 @@ pub trait Number: Comparable {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this operation needs a float tile, and `{Self}` is not f16, bf16, f32 or f64",
-    note = "convert first: `.cast::<f32>()`"
+    note = "convert first: `.cast::<f32>()`; \
+            see docs/common_errors.md"
 )]
 pub trait Float: Signed + AnyFloat {}
 
@@ -231,7 +232,8 @@ pub trait ByteSized: Element {}
 #[diagnostic::on_unimplemented(
     message = "there is no matrix multiply of `{Self}` with `{Rhs}` into `{Acc}`",
     note = "f16 -> f16 or f32, bf16 -> f32, tf32 -> f32, f32 -> f32, f64 -> f64, f8e4m3fn and f8e5m2 -> f16 or f32, \
-            i8 and u8 in any mix -> i32; nothing is converted implicitly: use `.cast`"
+            i8 and u8 in any mix -> i32; nothing is converted implicitly: use `.cast`; \
+            see docs/common_errors.md"
 )]
 pub trait MmaInput<Rhs: Element, Acc: Element>: Element {}
 

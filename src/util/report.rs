@@ -1,8 +1,8 @@
 //! Messages outside of results.
 //!
 //! A warning is written to the logger of the program with the feature `log`, else to standard
-//! error. Text that the user requests by an environment variable is written to standard error in
-//! both cases.
+//! error. Text that the user requests by an environment variable, and text that belongs to a
+//! panic, are written to standard error in both cases.
 
 /// Reports a warning of this crate.
 #[cold]
@@ -13,7 +13,7 @@ pub(crate) fn warning(text: &str) {
     eprintln!("cutlet: {text}");
 }
 
-/// Writes text that the user requests.
+/// Writes text that the user requests, or that belongs to a panic.
 #[cold]
 pub(crate) fn requested(text: std::fmt::Arguments<'_>) {
     eprint!("{text}");

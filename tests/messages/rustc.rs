@@ -33,6 +33,15 @@ static SAID: Mutex<Vec<(&str, Vec<Said>)>> = Mutex::new(Vec::new());
 struct Said {
     line: usize,
     text: String,
+    /// Number of lines as rustc prints it, with the parts of `LEFT_OUT`.
+    lines: usize,
+}
+
+/// Returns the first line and the number of lines of each diagnostic for a wrong argument.
+pub fn wrong_arguments(file: &str) -> Vec<(String, usize)> {
+    let first = |said: Said| (said.text.lines().next().unwrap_or_default().to_string(), said.lines);
+    let all = compile(file).into_iter().map(first);
+    all.filter(|(first, _)| first.contains("the argument is") || first.contains("the arguments `")).collect()
 }
 
 /// Returns the diagnostics for the part of `fail/FILE.rs` with the heading `// ## TITLE`.
@@ -132,5 +141,5 @@ fn one(block: &str, file: &str) -> Option<Said> {
             text += &format!("{}{part}\n", if text.is_empty() { "" } else { "  " });
         }
     }
-    Some(Said { line, text })
+    Some(Said { line, text, lines: block.trim().lines().count() })
 }

@@ -25,7 +25,8 @@ use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile, ValueHandle};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the state of a loop or the result of a branch",
     note = "state is a `Tile`, a `Scalar`, a pointer, or a tuple, array, `Vec` or struct of these (`cutlet::impl_loop_state!` for structs); \
-            a host number becomes a `Scalar` by `ct::scalar(x)`"
+            a host number becomes a `Scalar` by `ct::scalar(x)`; \
+            see docs/common_errors.md"
 )]
 pub trait LoopState: Sized {
     /// Appends the values of this state, in a fixed order.

@@ -149,7 +149,8 @@ impl<T: ByteSized> From<T> for Scalar<T> {
     message = "`{Self}` is not a range of host numbers",
     note = "write `ct::arange(0..n)`, with a step `ct::arange(ct::range(0, n).step(2))`; `ct::arange_from(n, start, step)` \
             counts in any element type",
-    note = "ends that are known only when the kernel runs are added: `start + ct::arange(0..n)`"
+    note = "ends that are known only when the kernel runs are added: `start + ct::arange(0..n)`; \
+            see docs/common_errors.md"
 )]
 pub trait TileRange: Sealed {
     /// The element type: that of the numbers, and i32 for usize.

@@ -68,7 +68,8 @@ macro_rules! comparisons {
                `.le(..)`, `.gt(..)`, `.ge(..)`",
     label = "compared with `{X}` by an operator",
     note = "decide with `ct::if_else(x.gt(y), || .., || ..)` or `x.gt(y).select(a, b)`; a plain `if` decides while the \
-            kernel is traced"
+            kernel is traced; \
+            see docs/common_errors.md"
 )]
 pub trait ComparedByOperator<X>: Sealed {
     /// Seals the trait for each `X`: programs cannot name the type of the parameter.
@@ -283,7 +284,8 @@ unordered_comparisons! {
     message = "`max` and `min` compare element by element, and `{Self}` cannot be compared with `{O}`",
     note = "the largest element along an axis: `.reduce_max(axis)`; the smallest: `.reduce_min(axis)`",
     note = "a literal has the tile's element type: `.max(1.0)` beside floats, `.max(1)` beside integers; convert tiles \
-            with `.cast::<T>()`; of two ranks, the larger one stands first"
+            with `.cast::<T>()`; of two ranks, the larger one stands first; \
+            see docs/common_errors.md"
 )]
 pub trait Comparand<O>: Sealed + Copy {
     #[doc(hidden)]

@@ -338,7 +338,8 @@ impl<T: Element, const R: usize> Array<T, R> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be stored into an array of `{T}` with {R} axes",
     note = "element type and number of axes must agree: `.cast::<{T}>()` converts, `.unsqueeze(axis)`, `.squeeze(axis)`, \
-            `.reshape(..)` and `.with_rank()` change the axes; for one element: `store_scalar`"
+            `.reshape(..)` and `.with_rank()` change the axes; for one element: `store_scalar`; \
+            see docs/common_errors.md"
 )]
 pub trait StoreValue<T, const R: usize>: Sealed + Copy {
     #[doc(hidden)]

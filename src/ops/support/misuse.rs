@@ -20,7 +20,8 @@ use crate::tile::{Array, ArrayMut, Scalar, Tile};
 #[diagnostic::on_unimplemented(
     message = "a tile has no `[..]`: one element is `x.get(i)`, a part of it `x.extract(i, [n])`",
     label = "an index of a tile",
-    note = "a tile is in the registers of many threads; its elements are combined by `sum`, `reduce_max` and operators"
+    note = "a tile is in the registers of many threads; its elements are combined by `sum`, `reduce_max` and operators; \
+            see docs/common_errors.md"
 )]
 pub trait IndexOfTile: Sealed {}
 
@@ -42,7 +43,8 @@ pub trait IndexOfTile: Sealed {}
 #[diagnostic::on_unimplemented(
     message = "an array has no `[..]`: read a tile by `a.load(i, [tile])`, write one by `c.store(i, tile)`",
     label = "an index of an array",
-    note = "one element is `a.load_scalar(i)`, `c.store_scalar(i, x)`"
+    note = "one element is `a.load_scalar(i)`, `c.store_scalar(i, x)`; \
+            see docs/common_errors.md"
 )]
 pub trait IndexOfArray: Sealed {}
 
@@ -65,7 +67,8 @@ pub trait IndexOfArray: Sealed {}
 #[diagnostic::on_unimplemented(
     message = "arithmetic is on tiles, and not on whole arrays: load one first, `a.load(i, [tile])`",
     label = "an operand of an array",
-    note = "without a kernel, on arrays of the host: `a.expr().zip(&b, |a, b| a + b)`"
+    note = "without a kernel, on arrays of the host: `a.expr().zip(&b, |a, b| a + b)`; \
+            see docs/common_errors.md"
 )]
 pub trait OperandOfArray: Sealed {}
 
@@ -82,7 +85,8 @@ pub trait OperandOfArray: Sealed {}
 #[diagnostic::on_unimplemented(
     message = "the conversion of a tile or scalar is `x.cast::<T>()`",
     label = "write `cast` here",
-    note = "`cast_saturating` and `cast_with` have other roundings, `bitcast` keeps the bits"
+    note = "`cast_saturating` and `cast_with` have other roundings, `bitcast` keeps the bits; \
+            see docs/common_errors.md"
 )]
 pub trait OtherNameOfCast: Sealed {}
 

@@ -35,7 +35,8 @@ use crate::tile::{Arg, ElementwiseBody, Handle, Place, Scalar, Source, Tile, Til
     note = "a literal has the element type of the tile: `2.0` for floats, `2` for integers",
     note = "element types and ranks must agree: convert with `.cast::<T>()`, change the rank with `.reshape(..)`, \
             `.unsqueeze(axis)` or `.squeeze(axis)`; a `Scalar` and a host value of the element type combine with any rank \
-            (`y as f32` of an f64)"
+            (`y as f32` of an f64); \
+            see docs/common_errors.md"
 )]
 pub trait Operand<O>: Sealed + Copy {
     #[doc(hidden)]
@@ -66,7 +67,8 @@ pub trait Operand<O>: Sealed + Copy {
     message = "`{Self}` cannot be combined with `{O}`",
     note = "a literal has the element type of the tile: `2.0` for floats, `2` for integers",
     note = "element types must agree: convert with `.cast::<T>()`; in methods the tile with more axes is first: \
-            `wide.max(narrow)`; a `Scalar` and a host value of the element type combine with any rank (`y as f32` of an f64)"
+            `wide.max(narrow)`; a `Scalar` and a host value of the element type combine with any rank (`y as f32` of an f64); \
+            see docs/common_errors.md"
 )]
 pub trait BroadcastOperand<O>: Sealed + Copy {
     #[doc(hidden)]

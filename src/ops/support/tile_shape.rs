@@ -22,7 +22,8 @@ use crate::sealed::Sealed;
     label = "not numbers of the host",
     note = "a shape is an array of host numbers (usize), one for each axis: `[64, 32]`; of one axis also `64`",
     note = "numbers that are known only when the kernel runs are no shape: take `tile: usize` as a parameter and pass \
-            `ct::Constant(64)` at the launch"
+            `ct::Constant(64)` at the launch; \
+            see docs/common_errors.md"
 )]
 pub trait TileShape<const R: usize>: Sealed {
     #[doc(hidden)]

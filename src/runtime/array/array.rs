@@ -317,7 +317,8 @@ impl<T: Element, const R: usize> DeviceArray<T, R> {
     message = "`load` and `store` are methods of `Array` and `ArrayMut`, which a kernel has: `{Self}` belongs to the host",
     label = "not in a kernel",
     note = "write a function of `Array`s and launch it: `ct::launch(kernel, grid, (&a, &mut c))`; `a.to_vec()?` copies all \
-            elements to the host"
+            elements to the host; \
+            see docs/common_errors.md"
 )]
 pub trait InKernel {}
 

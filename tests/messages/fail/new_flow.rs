@@ -42,9 +42,9 @@ fn equal_scalars(i: Scalar<i32>, last: Scalar<i32>) {
     }
 }
 
-// ## `ct::require!(a == b)` of two scalars
-fn requirement(a: Scalar<i32>, b: Scalar<i32>) {
-    ct::require!(a == b);
+// ## `ct::require!(a == b && b == c)` of scalars
+fn requirement(a: Scalar<i32>, b: Scalar<i32>, c: Scalar<i32>) {
+    ct::require!(a == b && b == c);
 }
 
 fn main() {}
