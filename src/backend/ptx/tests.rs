@@ -271,8 +271,8 @@ fn transposition_uses_shared_memory() {
     }
 }
 
-#[test]
-fn softmax_reduces_across_warps() {
+/// Softmax of rows of 4096 elements.
+fn softmax() -> Module {
     let mut k = Kernel::new("softmax");
     let (x, y) = (k.array(DType::F32, 2, true), k.array(DType::F32, 2, true));
     let row = k.bids()[0];
@@ -290,8 +290,13 @@ fn softmax_reduces_across_warps() {
     let sum = k.shaped(Opcode::Broadcast, sum, &[1, 4096], vec![]);
     let out = k.op(Opcode::DivF, &[e, sum]);
     k.store(out, vy, &[row, zero]);
+    k.finish()
+}
+
+#[test]
+fn softmax_reduces_across_warps() {
     // Eight CTAs of 256 threads transfer 256 KiB, four of 512 threads 128 KiB.
-    for compiled in check(&k.finish()) {
+    for compiled in check(&softmax()) {
         assert_eq!(compiled.threads, 256);
     }
 }

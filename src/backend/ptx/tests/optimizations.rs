@@ -57,6 +57,7 @@ pub const CHANGED: &[(Optimization, &str)] = &[
     (Optimization::VectorAtomics, "atomics_13.4"),
     (Optimization::PackedHalves, "copies with operands"),
     (Optimization::MinMax3, "attention"),
+    (Optimization::SharedDivisor, "softmax"),
     (Optimization::MulWide, "both halves"),
     (Optimization::MinBlocks, "vadd 1024"),
 ];
@@ -247,6 +248,7 @@ pub fn all() -> Vec<(String, Module, CompileOptions)> {
         ("states", states()),
         ("two values", two_values()),
         ("both halves", both_halves()),
+        ("softmax", softmax()),
         ("shifted", shifted),
     ];
     let more = more.map(|(name, module)| (name.to_owned(), module, CompileOptions::default()));
