@@ -98,9 +98,9 @@ fn types() {
     said::compare_texts("types", rustc::of_types());
 }
 
-/// Most lines that rustc prints for a wrong argument of a launch, with all of its notes.
+/// Maximum number of lines that rustc prints for a wrong argument of a launch, with all notes.
 ///
-/// Of 27 lines, 4 are notes of this crate. Those of rustc:
+/// Most messages have 27 lines. Four lines are notes of this crate, and the others are of rustc:
 ///
 /// * 8: the message with the code,
 /// * 2: the trait, and its tuple,

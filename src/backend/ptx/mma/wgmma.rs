@@ -422,8 +422,8 @@ impl WgmmaIssue<'_> {
     fn through(&mut self, b: &mut Builder) {
         let order = self.plan.order();
         if order.len() % 2 == 1 {
-            // Words of consecutive steps are in two sets of registers. MMAs of an earlier iteration
-            // that are in flight may read the set of the first step.
+            // Words of consecutive steps alternate between two sets of registers. With an odd
+            // number of steps, MMAs of the last iteration in flight read the set of the first step.
             b.wgmma_wait(0);
         }
         let mut ready = Some(self.left(b, order[0].0, order[0].1));

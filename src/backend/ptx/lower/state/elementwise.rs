@@ -10,8 +10,8 @@ use crate::backend::ptx::scalar::{self, ScalarTypes, repr};
 use crate::dtype::DType;
 use crate::ir::{Elem, Flag, OpId, Opcode, Rounding, Type};
 
-/// Minimum number of quotients by one divisor with a common reciprocal. A division has some 14
-/// instructions, the reciprocal with its tests as many, and a corrected product 6.
+/// Minimum number of quotients by one divisor with a common reciprocal. Fewer quotients do not save
+/// the instructions that test the range. The number is an estimate, not a measurement.
 const MIN_QUOTIENTS: usize = 4;
 
 impl Lowering<'_> {
