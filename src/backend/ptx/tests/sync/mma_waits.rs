@@ -337,6 +337,38 @@ fn product_of_a_computed_operand() -> Module {
     k.finish()
 }
 
+/// Returns a multiplication of bytes whose left operand goes through registers, since its rows are
+/// not contiguous, and whose right operand is computed. A tile has `steps` steps along k.
+fn product_through_registers(steps: i32) -> Module {
+    let depth = 32 * steps;
+    let mut k = Kernel::new("through");
+    let arrays: Vec<ArrayParam> = (0..2).map(|_| k.array(DType::I8, 2, true)).collect();
+    let output = k.array(DType::I32, 2, true);
+    let ids = k.bids();
+    let a = k.partition(&arrays[0], &[depth, 128], &[0, 1]);
+    let b = k.partition(&arrays[1], &[64, depth], &[0, 1]);
+    let y = k.partition(&output, &[128, 64], &[0, 1]);
+    let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
+    let start = k.b.splat(DType::I32, 0, &[128, 64]);
+    let state = k.tile(DType::I32, &[128, 64]);
+    let int = k.tile(DType::I32, &[]);
+    let body = k.b.begin_block(&[int, state]);
+    let args = k.b.module.block(body).args.clone();
+    let (left, factor) = (k.load(a, &[args[0], ids[0]]), k.load(b, &[ids[1], args[0]]));
+    let order = || vec![Attr::Permutation(vec![1, 0])];
+    let left = k.shaped(Opcode::Permute, left, &[128, depth.into()], order());
+    let doubled = k.op(Opcode::AddI, &[factor, factor]);
+    let doubled = k.shaped(Opcode::Permute, doubled, &[depth.into(), 64], order());
+    let signs = vec![Attr::SignLhs(Sign::Signed), Attr::SignRhs(Sign::Signed)];
+    let sum = k.b.simple(Opcode::MmaI, &[left, doubled, args[1]], signs, state);
+    k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
+    k.b.end_block();
+    let id = k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[start]], vec![], vec![body], &[state]);
+    let result = k.b.module.op(id).results[0];
+    k.store(result, y, &[ids[0], ids[1]]);
+    k.finish()
+}
+
 /// Returns a matrix multiplication whose operand has two slots, and the same one with one buffer.
 pub fn operand_kernels() -> Vec<(String, Module, CompileOptions)> {
     let module = product_of_a_computed_operand();
@@ -357,6 +389,20 @@ fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
     let end = slots + schedule[slots..].find("continue").unwrap();
     assert!(schedule[slots..end].contains("smem_write") && !schedule.contains("mma_wait operands"), "{schedule}");
     assert!(schedule[slots..end].contains("pending 1"), "{schedule}");
+}
+
+#[test]
+fn words_of_an_odd_number_of_steps_are_loaded_after_the_mmas_in_flight() {
+    for steps in [1, 2] {
+        let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+        let compiled = check_with(&product_through_registers(steps), &options).pop().unwrap();
+        assert!(!compiled.schedule.contains("mma_wait operands"), "an MMA is in flight:\n{}", compiled.schedule);
+        let text = &compiled.text;
+        let issued = text.find("wgmma.mma_async").unwrap_or_else(|| panic!("{text}"));
+        let written = text[..issued].rfind("barrier.cta.sync").unwrap_or_else(|| panic!("{text}"));
+        let waits = text[written..issued].contains("wgmma.wait_group.sync.aligned 0;");
+        assert_eq!(waits, steps == 1, "{steps} steps:\n{text}");
+    }
 }
 
 #[test]
