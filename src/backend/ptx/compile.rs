@@ -10,6 +10,67 @@
 //!
 //! A strategy is rejected if a stage fails. [`Candidates`] keeps the reasons, and remarks print
 //! them.
+//!
+//! # All passes in order
+//!
+//! From the trace to the text. Options of the kernel and `CUTLET_DISABLE` skip some of them.
+//! `optimize_watched` (`launch/compile/mod.rs`), for all back ends:
+//! 1. checks: `ir/verify`, `pass/analysis/cluster_uniformity.rs`, `pass/prove/rowwise`;
+//! 2. `remove_proved_checks` (`pass/prove/mod.rs`);
+//! 3. `split_preconditions` (`pass/instrument/preconditions.rs`);
+//! 4. `exact` (`pass/exact`), in exact mode;
+//! 5. `assume_to_assert`, `record_accesses`, `record_writes` (`pass/instrument`), with checks;
+//! 6. `pass::PIPELINE` (`pass/mod.rs`): `canonicalize`, `cse`, `fold_int_range`, `canonicalize`,
+//!    `licm`, `cse`, `dce`, `relax_memory_order` (`pass/transform`).
+//!
+//! The launch:
+//! 7. `wait_first` (`launch/compile/mod.rs`), for programmatic launches;
+//! 8. `persistent` (`pass/transform/persistent`), for persistent forms (`launch/compile/ptx.rs`).
+//!
+//! `prepare`, once for a kernel:
+//! 9. `strip_inline_ptx_semantics` (`pass/legalize/inline_ptx.rs`);
+//! 10. `expand_bit_reverse` (`pass/transform/bit_reverse.rs`);
+//! 11. `expand_scaled_mma` (`pass/legalize/expand_scaled_mma.rs`);
+//! 12. `sink_loads` (`pass/transform/sink_loads.rs`);
+//! 13. `hoist_factor` (`pass/transform/hoist_factor.rs`);
+//! 14. `select_to_branch` (`pass/transform/select_to_branch.rs`).
+//!
+//! `plan`, for each strategy:
+//! 15. `data_partition` (`pass/data_partition`), then `pass::PIPELINE`;
+//! 16. `split_extents` (`pass/split_extents`);
+//! 17. plan search (`plan/plan_search.rs`), which runs 18 to 27 for each candidate.
+//!
+//! `Plan::new` (`plan/kernel_plan.rs`):
+//! 18. `rematerialize` (`plan/rematerialize.rs`); if it changes the module, 20 is omitted;
+//! 19. layout inference (`layout_inference/dispatch.rs`), with the plans of MMAs (`mma`);
+//! 20. `overlap_mmas` (`plan/overlap_mmas.rs`): `register_operands` (`plan/register_operands.rs`),
+//!     `thread_local_reduction` (`pass/transform/thread_local_reduction.rs`),
+//!     `pipeline_dependent_mma` (`pass/transform/pipeline_dependent_mma.rs`), `pass::PIPELINE`, and
+//!     layout inference again.
+//!
+//! `PlannedKernel::scheduled` (`plan/planned_kernel.rs`):
+//! 21. offsets of block-local arrays, and of mbarriers with a wait limit;
+//! 22. `select_tma_stores` (`schedule/store/tma_store.rs`);
+//! 23. `plan_warp_specialization` (`schedule/warp_specialize/plan.rs`), with clusters, stage counts
+//!     and ping-pong;
+//! 24. `allocate_staging_buffers` (`schedule/store/tma_store.rs`), `select_privatized_atomics`
+//!     (`schedule/store/privatize.rs`);
+//! 25. steps (`schedule/build.rs`), `insert_waits` (`schedule/pipeline/mma_waits.rs`),
+//!     `insert_sub_steps` (`schedule/sub_steps/walk.rs`), again with fewer hoisted operands and
+//!     double buffers if they cost other steps shared memory;
+//! 26. `overlap_work_with_mmas` (`schedule/pipeline/mma_overlap.rs`);
+//! 27. `insert_try_waits` (`schedule/pipeline/try_wait.rs`), `order_mmas`
+//!     (`schedule/pipeline/mma_order.rs`). Verifiers run after 25, 26 and each of 27.
+//!
+//! `lower` and `emit` (`lower/driver.rs`):
+//! 28. instructions of each step (`lower/dispatch.rs`);
+//! 29. workarounds (`workarounds/mod.rs`);
+//! 30. multiplications to 64 bits (`mul_wide.rs`);
+//! 31. `.minnctapersm` (`register_pressure.rs`);
+//! 32. text (`isa/emit.rs`).
+//!
+//! `compile_form` (`launch/compile/ptx.rs`) repeats 9 to 32 with one CTA per SM after spills.
+//! `relax_floats` (`pass/transform/relax_floats.rs`) runs for a remark alone.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,6 @@
 //! Compilation of a trace to an executable: passes, then the back end.
+//!
+//! The head of `backend/ptx/compile.rs` lists all passes in order, those of this file first.
 
 use super::checks::Recorded;
 use super::checks::races::RaceCheck;

@@ -212,9 +212,13 @@ impl Inspection {
         Ok(self.module(self.mode())?.to_text(PrintOptions::default()))
     }
 
-    /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the
-    /// name of the pass. Values keep their names, so that a comparison of two texts shows the
-    /// effect of a pass.
+    /// Returns the Tile IR before the optimization passes (`trace`), and after each of them that
+    /// changed it, with the name of the pass. Values keep their names, so that a comparison of two
+    /// texts shows the effect of a pass.
+    ///
+    /// These are the passes that all back ends share. Passes of one back end follow them:
+    /// [`schedule`](Inspection::schedule) and [`tile_ir`](Inspection::tile_ir) return their results.
+    /// Needless checks are removed, and preconditions of a launch are split off, before `trace`.
     ///
     /// ```
     /// use cutlet as ct;
