@@ -259,7 +259,8 @@ fn has_load_hints(module: &Module, entry: &Entry) -> bool {
 }
 
 /// Returns the candidates that the options leave open. `is_calibrated`: the model is calibrated for
-/// the target.
+/// the target. Those that are not selectable are for remarks alone: other numbers of stages, no
+/// ping-pong.
 fn candidates(
     default: &CompileOptions,
     warps: u32,

@@ -5,6 +5,10 @@
 //! the other one multiplies (CUTLASS ping-pong kernels). One producer loads for both, in the order
 //! of the iterations. A group skips the stages of the other group. Side effects of an iteration
 //! follow those of all earlier iterations.
+//!
+//! Data: `PingPong`, `OrderPoint::PINGPONG`. `build` inserts the order steps, and
+//! `lower/async_ops/pingpong` and `lower/state/order_barrier` emit them. The verifier is
+//! `verify/pingpong`; the cost model has `section` and `order_wait` (`cost/warp_walk`).
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::optimizations::Optimization;

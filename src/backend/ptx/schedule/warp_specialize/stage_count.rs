@@ -1,4 +1,8 @@
 //! Stage counts: the number of stages of each pipeline.
+//!
+//! The maximum is the hint `num_stages` of the loop, else `Hints::num_stages`, else the number for
+//! the hint `latency`, else `MAX_STAGES`; at least 2. The capacity is `smem_for_stages`
+//! (`analysis/kernel_info`) without conversions and thread-private stages.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
