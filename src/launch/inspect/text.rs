@@ -217,8 +217,9 @@ impl Inspection {
     /// texts shows the effect of a pass.
     ///
     /// These are the passes that all back ends share. Passes of one back end follow them:
-    /// [`schedule`](Inspection::schedule) and [`tile_ir`](Inspection::tile_ir) return their results.
-    /// Needless checks are removed, and preconditions of a launch are split off, before `trace`.
+    /// [`schedule`](Inspection::schedule) and [`tile_ir`](Inspection::tile_ir) return their
+    /// results. Before `trace`, needless checks are removed, and preconditions of a launch are split
+    /// off.
     ///
     /// ```
     /// use cutlet as ct;
