@@ -522,6 +522,7 @@ fn the_verifier_rejects_every_mutation() {
         info.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         number += 1;
         let mutants = step_mutants(info, schedule).chain(roles_instead(schedule)).chain(aux_loads::mutants(schedule));
+        let mutants = mutants.chain(clusters::mutants(info, schedule));
         for (what, mutant) in mutants.skip(number % MUTANTS_EVERY).step_by(MUTANTS_EVERY) {
             let count = seen.entry(what).or_default();
             count[1] += 1;

@@ -1,4 +1,4 @@
-//! Verifies single steps: strip-mined sequences, copies, loop-carried MMAs, unrolling.
+//! Verifies single steps: strip-mined sequences, copies, MMAs, loop-carried MMAs, unrolling.
 
 use rustc_hash::FxHashSet;
 
@@ -275,4 +275,22 @@ pub fn verify_smem_capacity(
     });
     let (all, most) = (pipelines + cp_async_bytes, info.inference.target.max_shared_bytes());
     if all <= most { Ok(()) } else { Err(format!("stages of {all} bytes in {most} of shared memory")) }
+}
+
+impl KernelInfo<'_> {
+    /// Verifies that the warps share each issued MMA as planned.
+    pub fn verify_mma_partition(&self, schedule: &Schedule) -> VerifyResult {
+        let planned = self.mma_partitions();
+        if schedule.mma_partitions != planned {
+            return Err(format!("MMAs are split as {:?} instead of {planned:?}", schedule.mma_partitions));
+        }
+        let mmas = schedule.sequences.iter().flatten().filter_map(|step| match step {
+            Step::Mma(plan) => Some(&plan.ops),
+            _ => None,
+        });
+        match mmas.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {
+            Some(id) => Err(format!("no warp has a part of MMA {}", id.index())),
+            None => Ok(()),
+        }
+    }
 }
