@@ -60,7 +60,7 @@ impl Lowering<'_> {
 
     /// Returns the tensor map of a store.
     fn store_map(&self, plan: &TmaStore) -> Lowered<TensorMap> {
-        self.info.store_map(plan.op, &plan.tile).ok_or_else(|| SCHEDULE_MISMATCH.to_owned())
+        self.info.store_map(plan.op, &plan.tile).map_err(|_| SCHEDULE_MISMATCH.to_owned())
     }
 
     /// Lowers `store_view_tko` or `atomic_red_view_tko` to TMA. Returns false, and emits nothing,

@@ -38,9 +38,11 @@ pub enum Reason {
     Prints,
     /// Tile blocks exchange tiles within a cluster.
     ClusterExchange,
-    /// A branch leaves the loop or the kernel between the load and its MMA, or waits for another
-    /// kernel.
+    /// A branch leaves the loop or the kernel between the load and its MMA.
     EarlyExit,
+    /// A branch or loop waits for the preceding kernel. The producer executes only waits of the
+    /// entry block.
+    WaitsForKernel,
     /// One stage of each pipeline exceeds the free shared memory.
     SharedMemory { needed: u32, free: u32 },
     /// A hint of the loop excludes a producer.
@@ -61,8 +63,8 @@ pub enum Reason {
     Joined,
     /// The kernel writes the array, or the load is ordered with accesses of other CTAs.
     Written,
-    /// TMA cannot load boxes of this array or view.
-    View,
+    /// TMA cannot load boxes of this array or view, for this reason.
+    View(&'static str),
     /// One thread cannot compute the index, or the control flow that leads to the load.
     Index,
 }
@@ -76,7 +78,7 @@ impl Reason {
     /// Returns true if the reason is the same for all loads of a loop.
     pub fn is_of_loop(self) -> bool {
         let of_load = matches!(self, Reason::LoadHint | Reason::Unused | Reason::ReadBy(_) | Reason::NotInSharedMemory)
-            || matches!(self, Reason::Layouts | Reason::Joined | Reason::Written | Reason::View | Reason::Index);
+            || matches!(self, Reason::Layouts | Reason::Joined | Reason::Written | Reason::View(_) | Reason::Index);
         !of_load
     }
 }
@@ -92,6 +94,7 @@ impl fmt::Display for Reason {
             Reason::ClusterExchange => write!(f, "tile blocks exchange tiles within a cluster"),
             Reason::Prints => write!(f, "the kernel prints"),
             Reason::EarlyExit => write!(f, "a branch leaves the loop or the kernel between the load and its MMA"),
+            Reason::WaitsForKernel => write!(f, "a branch or loop waits for the preceding kernel"),
             Reason::SharedMemory { needed, free } => {
                 write!(f, "the pipeline stages need {needed} bytes of shared memory, and {free} are free")
             }
@@ -104,7 +107,7 @@ impl fmt::Display for Reason {
             Reason::Layouts => write!(f, "several MMAs read the tile in different layouts"),
             Reason::Joined => write!(f, "TMA does not load another part of the operand that `cat` puts together"),
             Reason::Written => write!(f, "the kernel writes to the array, or the load is ordered with other accesses"),
-            Reason::View => write!(f, "TMA does not support this array or view"),
+            Reason::View(why) => write!(f, "TMA does not support this array or view: {why}"),
             Reason::Index => write!(f, "one thread alone cannot compute the index or the control flow of the load"),
         }
     }

@@ -82,7 +82,7 @@ pub enum StoreReason {
     /// No box contains the layout of the tile.
     Layout,
     /// TMA cannot store boxes of this array or view.
-    View,
+    View(&'static str),
     /// Another op of the kernel accesses the array.
     Accessed,
 }
@@ -101,7 +101,7 @@ impl fmt::Display for StoreReason {
             }
             StoreReason::Coalesced => write!(f, "the registers are in the order of the array, so TMA is not faster"),
             StoreReason::Layout => write!(f, "TMA boxes do not match the layout of the tile"),
-            StoreReason::View => write!(f, "TMA does not support this array or view"),
+            StoreReason::View(why) => write!(f, "TMA does not support this array or view: {why}"),
             StoreReason::Accessed => write!(f, "another operation of the kernel accesses the array"),
         }
     }

@@ -34,6 +34,8 @@ use crate::util::sort;
 /// threads are as fast as TMA.
 const MIN_DIRECT_ROW_BYTES: usize = 64;
 
+const NO_BOXES: &str = "the tile does not consist of TMA boxes";
+
 /// Minimum bytes of a tile per thread for a TMA store.
 const MIN_BYTES_PER_THREAD: usize = 16;
 
@@ -142,7 +144,7 @@ impl KernelInfo<'_> {
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let layout = self.inference.natural(value).ok_or(StoreReason::Layout)?;
         let coalesced = self.inference.accesses.get(&id).ok_or(StoreReason::Layout)?;
-        let shape = ViewShape::of(module, view).ok_or(StoreReason::View)?;
+        let shape = ViewShape::of(module, view).ok_or(StoreReason::View(NO_BOXES))?;
         let size = shape.elem.storage_bits() / 8;
         let bytes = layout.num_registers() * size as usize;
         if bytes < MIN_BYTES_PER_THREAD {
@@ -155,18 +157,21 @@ impl KernelInfo<'_> {
             // Few or no elements move between threads, so direct stores are as good.
             return Err(StoreReason::Coalesced);
         }
-        let axes = self.box_axes(view).ok_or(StoreReason::View)?;
+        let axes = self.box_axes(view).ok_or(StoreReason::View(NO_BOXES))?;
         let tile = TmaBoxLayout::new(&layout, &axes, size as usize).ok_or(StoreReason::Layout)?;
         if !moves && run >= tile.row_bytes() {
             return Err(StoreReason::Coalesced);
         }
-        self.store_map(id, &tile).ok_or(StoreReason::View)?;
+        self.store_map(id, &tile).map_err(StoreReason::View)?;
         tile.writes(&layout).ok_or(StoreReason::Layout)?;
         Ok(TmaStorePlan { layout, tile, staging: None })
     }
 
-    /// Returns the tensor map of a store with these boxes, if TMA supports it.
-    pub fn store_map(&self, id: OpId, tile: &TmaBoxLayout) -> Option<TensorMap> {
+    /// Returns the tensor map of a store with these boxes.
+    ///
+    /// # Errors
+    /// The reason why TMA does not support it.
+    pub fn store_map(&self, id: OpId, tile: &TmaBoxLayout) -> Result<TensorMap, &'static str> {
         let op = self.module.op(id);
         let at = (op.operand_group("view")[0], op.operand_group("index"));
         self.tma_store_map(at, &tile.boxes, tile.swizzle, op.code == Opcode::AtomicRedView)
@@ -240,7 +245,7 @@ impl KernelInfo<'_> {
         let axes = self.box_axes(self.module.op(id).operand_group("view")[0])?;
         let tile = TmaBoxLayout::per_warp(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;
-        self.store_map(id, &tile)?;
+        self.store_map(id, &tile).ok()?;
         Some(tile)
     }
 }

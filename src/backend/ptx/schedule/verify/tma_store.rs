@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
         if !tile.begins_with_boxes(&axes) || !tile.is_cut_by_registers(layout) {
             return fault("boxes are of other elements, or parts are not whole boxes of all threads");
         }
-        if self.store_map(tma_store.op, tile).is_none() || tile.writes(layout).is_none() {
+        if self.store_map(tma_store.op, tile).is_err() || tile.writes(layout).is_none() {
             return fault("there are no such boxes");
         }
         Ok(())

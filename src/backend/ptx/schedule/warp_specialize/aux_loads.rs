@@ -156,7 +156,7 @@ impl KernelInfo<'_> {
         if !(is_vector && bytes <= MAX_BYTES && registers >= MIN_REPLICATION * count && self.is_invariant_load(load)) {
             return None;
         }
-        let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;
+        let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false).ok()?;
         Some((map, bytes as u32))
     }
 

@@ -246,7 +246,7 @@ impl KernelInfo<'_> {
             () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
             () if self.module.cluster_size(body).is_some() => Err(Reason::ClusterExchange),
             () if self.has_print() => Err(Reason::Prints),
-            () if self.waits_for_kernel_in_region(body) => Err(Reason::EarlyExit),
+            () if self.waits_for_kernel_in_region(body) => Err(Reason::WaitsForKernel),
             () => Ok(()),
         }
     }
@@ -292,7 +292,7 @@ impl KernelInfo<'_> {
         if !self.is_invariant_load(load) {
             return Err(Reason::Written);
         }
-        let (map, boxes) = self.tma_boxes(load, &operand_use, halved).ok_or(Reason::View)?;
+        let (map, boxes) = self.tma_boxes(load, &operand_use, halved).map_err(Reason::View)?;
         let slice = SliceBuilder::for_load(self, load).ok_or(Reason::Index)?;
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
@@ -385,29 +385,34 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, part, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// Returns the boxes of a load, if TMA can load its tile in the needed form. `halved`: a single
-    /// box is divided in two, if the halves are whole swizzle patterns.
-    fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
+    /// Returns the boxes of a load. `halved`: a single box is divided in two, if the halves are whole
+    /// swizzle patterns.
+    ///
+    /// # Errors
+    /// The reason why TMA cannot load the tile in the form that its use needs.
+    fn tma_boxes(
+        &self,
+        load: OpId,
+        operand_use: &OperandUse,
+        halved: bool,
+    ) -> Result<(TensorMap, Vec<TmaBox>), &'static str> {
+        const NO_BOXES: &str = "the tile does not consist of TMA boxes";
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
-        let shape = ViewShape::of(module, view)?;
+        let shape = ViewShape::of(module, view).ok_or(NO_BOXES)?;
         let [along, across] = &operand_use.axes;
         let panels = operand_use.panels;
         let row = panels.swizzle_bytes / i64::from(shape.elem.storage_bits() / 8);
-        let fastest = contiguous_axis(module, &shape)?;
+        let fastest = contiguous_axis(module, &shape).ok_or("no dimension is contiguous")?;
         let TileBoxes { extents, mut boxes } =
-            tile_boxes([along, across], (shape.tile.len(), fastest), (panels, row), halved)?;
-        let swizzle = match panels.swizzle_bytes {
-            128 => Swizzle::B128,
-            64 => Swizzle::B64,
-            _ => Swizzle::B32,
-        };
+            tile_boxes([along, across], (shape.tile.len(), fastest), (panels, row), halved).ok_or(NO_BOXES)?;
+        let swizzle = u32::try_from(panels.swizzle_bytes).ok().and_then(Swizzle::from_span).ok_or(NO_BOXES)?;
         let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
         if let Some(part) = &operand_use.part {
             part.place(&mut boxes, panels);
         }
-        Some((map, boxes))
+        Ok((map, boxes))
     }
 
     /// Assigns offsets in a stage to the loads of a channel. Tiles that are adjacent in their array
@@ -462,7 +467,7 @@ impl KernelInfo<'_> {
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
             let whole = OperandUse { panels: Panels { rows, ..operand_use.panels }, ..operand_use.clone() };
             let halved = multicast.is_some_and(|multicast| multicast.can_multicast(first.load));
-            let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
+            let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved).ok() } else { None };
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
