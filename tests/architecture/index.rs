@@ -23,7 +23,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("padding", &["Padding", "padding_bits(", "store_padding("]),
     ("instruction of an MMA", &["MmaPlan::new("]),
     ("swizzle of MMA operands", &["SharedLayout::swizzled("]),
-    ("`setmaxnreg`", &["set_max_registers("]),
+    ("`setmaxnreg`", &["setmaxnreg("]),
     ("`.minnctapersm`", &["min_blocks = Some("]),
 ];
 

@@ -182,7 +182,7 @@ impl Display for Opcode {
             Opcode::BulkPrefetchTensor { rank } => write!(f, "cp.async.bulk.prefetch.tensor.{rank}d.L2.global"),
             Opcode::BulkWait { read } => write!(f, "cp.async.bulk.wait_group{}", when(read, ".read")),
             Opcode::Wgmma { n, k, d, a, b } => write!(f, "wgmma.mma_async.sync.aligned.m64n{n}k{k}{d}{a}{b}"),
-            Opcode::SetMaxNReg { inc } => {
+            Opcode::Setmaxnreg { inc } => {
                 write!(f, "setmaxnreg.{}.sync.aligned.u32", if inc { "inc" } else { "dec" })
             }
             Opcode::Bra { uniform } => write!(f, "bra{}", when(uniform, ".uni")),

@@ -70,7 +70,7 @@ impl Lowering<'_> {
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         (pipelines.uniform, pipelines.data_partition) = (None, None);
         self.b.place(producer);
-        self.reallocate_registers(false, blocks);
+        self.emit_setmaxnreg(false, blocks);
         let is_issuer = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
         let idle = self.b.new_label();
         self.b.bra_if(is_issuer, true, idle, false);
@@ -111,7 +111,7 @@ impl Lowering<'_> {
 
     /// Lowers the sequence of the consumers.
     pub fn lower_consumer(&mut self, tid: Operand, blocks: u32) {
-        self.reallocate_registers(true, blocks);
+        self.emit_setmaxnreg(true, blocks);
         let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.init_pipeline_states(Some(leader));
@@ -126,11 +126,11 @@ impl Lowering<'_> {
     }
 
     /// Moves registers from the producer to the consumers (`setmaxnreg`).
-    pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
+    pub fn emit_setmaxnreg(&mut self, consumer: bool, blocks: u32) {
         let (at_entry, more) = self.info.registers_per_thread(blocks);
         let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
-            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
+            self.b.setmaxnreg(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }
     }
 }

@@ -210,8 +210,8 @@ impl Builder {
     }
 
     /// Releases or acquires registers so that each thread of the warp group has `count`.
-    pub fn set_max_registers(&mut self, inc: bool, count: u32) {
-        self.push(Opcode::SetMaxNReg { inc }, vec![], vec![Operand::from(count).into()]);
+    pub fn setmaxnreg(&mut self, inc: bool, count: u32) {
+        self.push(Opcode::Setmaxnreg { inc }, vec![], vec![Operand::from(count).into()]);
     }
 
     /// Waits for the grid that this one depends on.

@@ -299,7 +299,7 @@ fn hopper_forms_assemble() {
     b.bar_sync(1, Some(128));
     b.grid_dependency_wait();
     b.grid_dependency_launch();
-    b.set_max_registers(false, 40);
+    b.setmaxnreg(false, 40);
     b.ret();
     check(target, b);
 }

@@ -165,7 +165,7 @@ pub enum Opcode {
         a: Ty,
         b: Ty,
     },
-    SetMaxNReg {
+    Setmaxnreg {
         inc: bool,
     },
     GridDepWait,
