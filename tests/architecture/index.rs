@@ -11,15 +11,15 @@ const INDEX: &str = "src/backend/ptx/mod.rs";
 
 /// Beginnings of rows, and the calls whose files must be in that row. `isa` defines most of them.
 const CALLS: &[(&str, &[&str])] = &[
-    ("`wgmma.wait_group`", &["wgmma_wait(", "wait_mmas_here(", "wait_all_mmas("]),
+    ("`wgmma.wait_group`", &["wgmma_wait_group(", "wait_mmas_here(", "wait_all_mmas("]),
     ("`bar.sync`", &["bar_sync(", "emit_barrier(", "sync_at(", "Requirement::Barrier"]),
     ("full and empty mbarriers", &["mbarrier_init(", "mbarrier_wait(", "wait_for_phase(", "mbarrier_arrive("]),
     ("order of MMAs and exponentials", &["bar_arrive("]),
     ("warp specialization", &["Reason::Target"]),
     ("clusters, multicast", &["ClusterMulticast {", "multicast_loads"]),
     ("tensor maps", &["tma_load(", "tma_map(", "tma_store_map("]),
-    ("`cp.async`", &["cp_async_wait(", "CpAsyncPlan {"]),
-    ("TMA stores", &["bulk_commit("]),
+    ("`cp.async`", &["cp_async_wait_group(", "CpAsyncPlan {"]),
+    ("TMA stores", &["bulk_commit_group("]),
     ("padding", &["Padding", "padding_bits(", "store_padding("]),
     ("instruction of an MMA", &["MmaPlan::new("]),
     ("swizzle of MMA operands", &["SharedLayout::swizzled("]),

@@ -103,7 +103,7 @@ impl MmaPlan {
 
     /// Waits for all asynchronous MMA groups except for the last `pending`.
     pub fn wait(b: &mut Builder, pending: u32) {
-        b.wgmma_wait(pending);
+        b.wgmma_wait_group(pending);
     }
 
     /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`MmaPart::accumulate`].

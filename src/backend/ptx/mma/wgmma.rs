@@ -332,7 +332,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
             run.issue_step(b, &left, (batch, step));
         }
     }
-    b.wgmma_commit();
+    b.wgmma_commit_group();
 }
 
 /// Source of the left operand.
@@ -424,18 +424,18 @@ impl WgmmaIssue<'_> {
         if order.len() % 2 == 1 {
             // Words of consecutive steps alternate between two sets of registers. With an odd
             // number of steps, MMAs of the last iteration in flight read the set of the first step.
-            b.wgmma_wait(0);
+            b.wgmma_wait_group(0);
         }
         let mut ready = Some(self.left(b, order[0].0, order[0].1));
         for (position, &at) in order.iter().enumerate() {
             let left = ready.take().expect("words for each step");
             b.wgmma_fence();
             self.issue_step(b, &left, at);
-            b.wgmma_commit();
+            b.wgmma_commit_group();
             if let Some(&(batch, step)) = order.get(position + 1) {
                 ready = Some(self.left(b, batch, step));
                 // Afterwards the words of the previous step can be overwritten.
-                b.wgmma_wait(1);
+                b.wgmma_wait_group(1);
             }
         }
     }
@@ -462,8 +462,8 @@ impl WgmmaIssue<'_> {
                             let words = &left[position][i as usize];
                             self.issue(b, words, (batch, step), column, d, position > 0);
                         }
-                        b.wgmma_commit();
-                        b.wgmma_wait(0);
+                        b.wgmma_commit_group();
+                        b.wgmma_wait_group(0);
                         if !fresh {
                             for (&acc, &sum) in acc.iter().zip(&sums) {
                                 let operands = [acc.into(), sum.into()];

@@ -123,7 +123,7 @@ impl Lowering<'_> {
     fn mbarrier_order_arrive(&mut self, point: OrderPoint) {
         let Some(leader) = self.sync.warp_leader() else { return };
         if point == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
-            self.b.bulk_wait(0, false);
+            self.b.bulk_wait_group(0, false);
         }
         self.b.bar_warp_sync();
         let barrier = self.order_mbarrier(point, PINGPONG_GROUPS - 1 - self.sync.group.index);

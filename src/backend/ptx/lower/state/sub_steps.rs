@@ -104,7 +104,7 @@ impl Lowering<'_> {
             SubStep::MmaWait { pending } => self.wait_for_operands(pending as usize),
             SubStep::TmaStoreWait { complete: written } => {
                 let start = self.stamp_start();
-                self.b.bulk_wait(0, !written);
+                self.b.bulk_wait_group(0, !written);
                 self.stamp_wait(start, None, None);
             }
             _ => self.emit_barrier(),
