@@ -71,7 +71,7 @@ impl KernelInfo<'_> {
         let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
         let of_loop = |&id: &OpId| {
             let (plan, _) = self.copies_with_producer(self.module.op(id).regions[0], warp_spec)?;
-            (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
+            (!self.regions.has_multiple_latches(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
         };
         if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
     }

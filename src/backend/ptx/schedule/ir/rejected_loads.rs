@@ -120,8 +120,8 @@ pub enum CopyReason {
     Disabled,
     /// The loop is no `for`.
     NoCounter,
-    /// An iteration may end early.
-    EarlyExit,
+    /// A `continue` may end an iteration early.
+    Continue,
     /// The load is in a region of the loop body.
     Branch,
     /// The loop body makes the view.
@@ -159,7 +159,7 @@ impl fmt::Display for CopyReason {
         match *self {
             CopyReason::Disabled => write!(f, "an option disables cp.async"),
             CopyReason::NoCounter => write!(f, "the loop has no counter"),
-            CopyReason::EarlyExit => write!(f, "an iteration may end early"),
+            CopyReason::Continue => write!(f, "an iteration may end early"),
             CopyReason::Branch => write!(f, "a branch contains the load"),
             CopyReason::View => write!(f, "the loop computes the bounds or the address of the view"),
             CopyReason::Written => write!(f, "{}", Reason::Written),

@@ -7,7 +7,7 @@
 //!
 //! A loop with `break` or `return` is no `for` (`ops/control/counted_loop`), and has no copies. A
 //! `for` with `continue` has none either: the end of the body issues the next copies. The reasons
-//! are `CopyReason::NoCounter` and `CopyReason::EarlyExit`.
+//! are `CopyReason::NoCounter` and `CopyReason::Continue`.
 //!
 //! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head
 //! of an iteration has two purposes. The copies of all threads have arrived, and all threads have
@@ -60,7 +60,7 @@ impl KernelInfo<'_> {
     ) -> Option<PlannedCopies> {
         let module = self.module;
         let body = module.op(id).regions[0];
-        if self.regions.has_early_exit(id) || !self.is_enabled(Optimization::CpAsync) {
+        if self.regions.has_multiple_latches(id) || !self.is_enabled(Optimization::CpAsync) {
             return None;
         }
         let requested = self.requested_stages(Some(id));

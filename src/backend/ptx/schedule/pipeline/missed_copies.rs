@@ -46,7 +46,7 @@ impl KernelInfo<'_> {
             () if op.code != Opcode::For => Some(CopyReason::NoCounter),
             () if self.module.op(load).code == Opcode::LoadPtr => Some(CopyReason::Pointers),
             () if self.regions.block_of(load) != Some(op.regions[0]) => Some(CopyReason::Branch),
-            () if self.regions.has_early_exit(loop_op) => Some(CopyReason::EarlyExit),
+            () if self.regions.has_multiple_latches(loop_op) => Some(CopyReason::Continue),
             () => self.copy_vector(load).err().or_else(|| self.copy_addresses(op.regions[0], load).err()),
         }
     }

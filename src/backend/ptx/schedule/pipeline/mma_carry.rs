@@ -24,7 +24,7 @@ impl KernelInfo<'_> {
         let ops = &module.block(body).ops;
         let Some(&exit) = ops.last() else { return Vec::new() };
         // Before an early exit of an iteration its MMAs are complete.
-        if self.regions.has_early_exit(id) {
+        if self.regions.has_multiple_latches(id) {
             return Vec::new();
         }
         let mmas = steps.iter().filter_map(|step| match step {

@@ -96,7 +96,7 @@ fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
 /// Verifies the multistage copies of a loop.
 pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `plan_cp_async`: every iteration ends at the end of its body.
-    if info.regions.has_early_exit(id) {
+    if info.regions.has_multiple_latches(id) {
         return fault(id, "has multistage copies, and an iteration may end early");
     }
     if plan.stages < 2 {

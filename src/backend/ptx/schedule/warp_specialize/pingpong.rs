@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
         let carries = module.block(inside).args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token));
         if !is_only
             || carries
-            || self.regions.has_early_exit(loop_op)
+            || self.regions.has_multiple_latches(loop_op)
             || module.block(inside).ops.iter().any(|&id| self.mixes_loads_and_side_effects(id, warp_spec))
         {
             return None;
