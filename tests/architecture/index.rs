@@ -15,7 +15,7 @@ const CALLS: &[(&str, &[&str])] = &[
     ("`bar.sync`", &["bar_sync(", "emit_barrier(", "sync_at(", "Requirement::Barrier"]),
     ("full and empty mbarriers", &["mbarrier_init(", "mbarrier_wait(", "wait_for_phase(", "mbarrier_arrive("]),
     ("order of MMAs and exponentials", &["bar_arrive("]),
-    ("warp specialization", &["Reason::Target"]),
+    ("warp specialization", &["ProducerRejection::Target"]),
     ("clusters, multicast", &["ClusterMulticast {", "multicast_loads"]),
     ("tensor maps", &["tma_load(", "tma_map(", "tma_store_map("]),
     ("`cp.async`", &["cp_async_wait_group(", "CpAsyncPlan {"]),

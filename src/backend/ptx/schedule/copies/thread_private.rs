@@ -13,7 +13,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
+use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::Layout;
 use crate::util::sort;
@@ -117,16 +117,16 @@ impl KernelInfo<'_> {
 
     /// Returns the elements and bytes of one access by which a thread copies its part of a
     /// load.
-    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CopyReason> {
+    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CpAsyncRejection> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
         if !self.is_invariant_load(load) {
-            return Err(CopyReason::Written);
+            return Err(CpAsyncRejection::Written);
         }
         let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
         let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {
-            return Err(CopyReason::View);
+            return Err(CpAsyncRejection::View);
         };
         let mut vector = 1;
         if let Some(axis) = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis)) {
@@ -135,13 +135,13 @@ impl KernelInfo<'_> {
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
             if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
-                return Err(CopyReason::Extent { elements: vector });
+                return Err(CpAsyncRejection::Extent { elements: vector });
             }
         }
         let bytes = shape.elem.bytes_of(vector).unwrap_or(0);
         match shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16) {
             true => Ok((vector, bytes)),
-            false => Err(CopyReason::Pieces { bytes }),
+            false => Err(CpAsyncRejection::Pieces { bytes }),
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
-use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
+use crate::backend::ptx::schedule::ir::rejected_loads::ProducerRejection;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::BlockId;
 
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
         body: BlockId,
         warp_spec: &mut WarpSpecialization,
         smem: &SharedMemory,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), ProducerRejection> {
         let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
         let private = self.bytes_with_producer(warp_spec);
         let remaining_capacity = |tma_stores: bool, most: u32| {
@@ -88,7 +88,8 @@ impl KernelInfo<'_> {
             }
         };
         let (needed, free) = (used_bytes(&warp_spec.pipelines), capacity.unwrap_or(0));
-        let capacity = capacity.filter(|&capacity| needed <= capacity).ok_or(Reason::SharedMemory { needed, free })?;
+        let capacity =
+            capacity.filter(|&capacity| needed <= capacity).ok_or(ProducerRejection::SharedMemory { needed, free })?;
         let pipelines = 0..warp_spec.pipelines.len();
         let requested: Vec<Option<u32>> =
             pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect();
