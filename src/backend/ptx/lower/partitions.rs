@@ -38,7 +38,7 @@ impl Lowering<'_> {
         self.b.function().min_blocks = Some(blocks);
         let count = warp_spec.channels.len();
         let pipelines = buffers.stages;
-        self.sync.group.order_barriers = buffers.order_barriers;
+        self.sync.group.order_mbarriers = buffers.order_mbarriers;
         self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &warp_spec)?;
         self.init_limited_barriers();

@@ -83,7 +83,7 @@ pub struct PipelineBuffers {
     /// By pipeline.
     pub stages: Vec<StageBuffers>,
     /// Offset of the mbarriers of order points.
-    pub order_barriers: u32,
+    pub order_mbarriers: u32,
 }
 
 impl<'m> PlannedKernel<'m> {
@@ -256,7 +256,7 @@ impl<'m> PlannedKernel<'m> {
             pipeline.barriers = next;
             next += plan.num_stages * BARRIER_BYTES;
         }
-        Ok(PipelineBuffers { stages: pipelines, order_barriers: next })
+        Ok(PipelineBuffers { stages: pipelines, order_mbarriers: next })
     }
 }
 

@@ -33,7 +33,7 @@ impl Lowering<'_> {
             .collect::<Lowered<_>>()?;
         // Group 0 enters first: its order barriers have no earlier phase to wait for.
         let first = Operand::from(u32::from(index == 0));
-        self.sync.group.phases = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.parities = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {

@@ -17,7 +17,7 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let is_other = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let order = self.sync.group.order_barriers;
+        let order = self.sync.group.order_mbarriers;
         let both = match self.sync.peer.in_lockstep {
             Some(in_lockstep) => self.b.select(RegClass::B32, in_lockstep, warps * CLUSTER_SIZE, warps),
             None => Operand::from(warps * CLUSTER_SIZE),
@@ -49,7 +49,8 @@ impl Lowering<'_> {
         pipelines.warp_leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        pipelines.states = pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), phase: zero(b) }).collect();
+        pipelines.states =
+            pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), parity: zero(b) }).collect();
         if pipelines.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             pipelines.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());

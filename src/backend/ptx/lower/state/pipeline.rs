@@ -45,11 +45,11 @@ impl Lowering<'_> {
         (barrier, b.add(Ty::U32, stage, pipeline.smem.offset))
     }
 
-    /// Returns the addresses of the current stage and its phase, then advances the pipeline.
+    /// Returns the addresses of the current stage and its parity, then advances the pipeline.
     pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
         let which = pipelines.warp_spec.channels[channel].pipeline;
-        let (parity, state) = (pipelines.states[which].phase, pipelines.try_wait[channel]);
+        let (parity, state) = (pipelines.states[which].parity, pipelines.try_wait[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
         if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = state {
             // A loop with try-waits advances there.
@@ -64,7 +64,7 @@ impl Lowering<'_> {
     /// Advances to the next stage.
     pub fn advance(&mut self, which: usize) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
-        let (PipelineState { index, phase: parity }, stages) =
+        let (PipelineState { index, parity }, stages) =
             (pipelines.states[which], pipelines.warp_spec.pipelines[which].num_stages);
         let b = &mut self.b;
         if stages == 1 {
@@ -80,7 +80,7 @@ impl Lowering<'_> {
         b.mov_to(parity, turned);
     }
 
-    /// Returns the addresses and the phase of the next stage to acquire. `advances`: the previous
+    /// Returns the addresses and the parity of the next stage to acquire. `advances`: the previous
     /// stage is acquired, so the pipeline advances first.
     pub fn next_stage_addresses(&mut self, channel: usize, advances: bool) -> (Operand, Operand, Reg) {
         let which = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
@@ -88,13 +88,13 @@ impl Lowering<'_> {
             self.advance(which);
         }
         let (barrier, stage) = self.stage_addresses(which);
-        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[which].phase)
+        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[which].parity)
     }
 
     /// Advances by `count` stages, less than two rounds of the pipeline.
     pub fn skip_stages(&mut self, pipeline: usize, count: Operand) {
         let stages = self.sync.num_stages(pipeline);
-        let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
+        let PipelineState { index, parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
         let all = self.b.add(Ty::U32, index, count);
         let rounds = self.b.div(Ty::U32, all, stages);
         let whole = self.b.mul(Ty::U32, rounds, stages);
