@@ -120,8 +120,8 @@ impl<'a> Partition<'a> {
     ) -> Result<(), Fault> {
         self.skipped_stages.clear();
         for stage_count in &pingpong.stages_per_iteration {
-            let mut all = u64::from(stage_count.fixed);
-            for &inner in &stage_count.per_iteration_of {
+            let mut all = u64::from(stage_count.direct);
+            for &inner in &stage_count.per_trip_of {
                 let op = self.kernel.module.op(inner);
                 (0..3).try_for_each(|group| self.require(op.group(group)[0]))?;
                 let [lower, upper, step] = self.frame.range(inner)?;
