@@ -67,7 +67,7 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the bytes of shared memory for the thread-private stages of consumers, in all loops.
-    pub fn bytes_with_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
+    pub fn thread_private_stage_bytes(&self, warp_spec: &WarpSpecialization) -> u32 {
         let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
         let of_loop = |&id: &OpId| {
             let (plan, _) = self.copies_with_producer(self.module.op(id).regions[0], warp_spec)?;
