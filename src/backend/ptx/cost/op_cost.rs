@@ -228,7 +228,7 @@ impl OpCosts<'_, '_> {
     fn moved(&self, value: Value, required: &Layout) -> OpCost {
         let inference = &self.context.inference;
         let (count, bytes) = extent(self.context.module, value);
-        if count <= 1 || inference.source(value) != ValueOrigin::Register {
+        if count <= 1 || inference.origin(value) != ValueOrigin::Register {
             return OpCost::default();
         }
         let differs = |own: &Layout| own.shape() == required.shape() && !own.is_same(required);

@@ -96,7 +96,7 @@ impl Inference<'_> {
     fn requested_by_view(&self, id: OpId, requested_layouts: &FxHashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
         let result = op.results[0];
-        (self.source(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))
+        (self.origin(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))
             .then(|| requested_layouts.get(&result).map(|requested| self.demand(id, requested)))?
     }
 }

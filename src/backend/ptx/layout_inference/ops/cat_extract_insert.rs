@@ -133,7 +133,7 @@ impl Inference<'_> {
 
     /// Returns true if the operands of a `cat` are halves of a chain, or computed from halves.
     fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
-        let concrete = operands.iter().all(|&operand| self.source(operand) != ValueOrigin::Rematerialized);
+        let concrete = operands.iter().all(|&operand| self.origin(operand) != ValueOrigin::Rematerialized);
         concrete && self.butterfly_chains.known_layouts.contains(&flat(layout))
     }
 }

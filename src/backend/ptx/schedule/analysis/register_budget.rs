@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
     pub fn min_registers(&self) -> u32 {
         let is_in_registers = |&value: &Value| {
             matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. })
-                && self.inference.source(value) == ValueOrigin::Register
+                && self.inference.origin(value) == ValueOrigin::Register
         };
         let results = self.regions.ops().iter().flat_map(|&id| &self.module.op(id).results).copied();
         let largest = results.filter(is_in_registers).map(|value| self.inference.words_of(value)).max().unwrap_or(0);

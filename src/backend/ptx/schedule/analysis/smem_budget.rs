@@ -101,7 +101,7 @@ impl KernelInfo<'_> {
     /// available.
     fn conversion_bytes(&self, value: Value, required: &Layout) -> u32 {
         let maker = self.module.defining_op(value);
-        match (self.inference.source(value), maker, self.inference.natural(value)) {
+        match (self.inference.origin(value), maker, self.inference.natural(value)) {
             (_, _, Some(natural)) if self.inference.num_elements(value) > 1 => {
                 let bits = self.element_type(value).storage_bits();
                 match Conversion::plan(&natural, required, bits, CONVERSION_BYTES as usize) {

@@ -114,7 +114,7 @@ impl KernelInfo<'_> {
         if self.inference.num_elements(value) == 1 {
             return true;
         }
-        if self.inference.source(value) == ValueOrigin::Register {
+        if self.inference.origin(value) == ValueOrigin::Register {
             let own = self.inference.own_layout(value);
             let is_address_op = self.module.defining_op(value).is_some_and(|id| ops.contains(&id));
             if !is_address_op && !own.is_same(layout) {

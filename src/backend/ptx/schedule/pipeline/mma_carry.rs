@@ -97,7 +97,7 @@ impl KernelInfo<'_> {
             }
             known.push(required.clone());
             let maker =
-                self.module.defining_op(value).filter(|_| self.inference.source(value) != ValueOrigin::Register);
+                self.module.defining_op(value).filter(|_| self.inference.origin(value) != ValueOrigin::Register);
             match (maker, self.inference.layout(value)) {
                 (Some(id), _) => pending.extend(self.inputs_in_layout(id, &required)),
                 (None, Some(own)) => {

@@ -15,12 +15,12 @@ impl KernelInfo<'_> {
         let mut all = OpRequirements::new(self, id);
         match (op.code, self.inference.accesses.get(&id)) {
             (code, _)
-                if code.is_elementwise() && self.inference.source(op.results[0]) != ValueOrigin::Rematerialized =>
+                if code.is_elementwise() && self.inference.origin(op.results[0]) != ValueOrigin::Rematerialized =>
             {
                 all.operands(&op.operands, &self.result_layout(op.results[0]));
             }
             (Opcode::WithLayout, _) => {
-                let in_registers = self.inference.source(op.results[0]) == ValueOrigin::Register;
+                let in_registers = self.inference.origin(op.results[0]) == ValueOrigin::Register;
                 if let Some(layout) = self.inference.chosen(op).filter(|_| in_registers) {
                     all.operand(op.operands[0], &layout);
                 }

@@ -45,7 +45,7 @@ impl KernelInfo<'_> {
             code if code.is_alias() || code.is_view() => StripEligibility::Scalar,
             code if code.is_elementwise() => {
                 let result = op.results[0];
-                match self.inference.source(result) {
+                match self.inference.origin(result) {
                     ValueOrigin::Rematerialized | ValueOrigin::View => StripEligibility::Scalar,
                     ValueOrigin::Register if self.inference.num_elements(result) == 1 => StripEligibility::Scalar,
                     ValueOrigin::Register => self

@@ -27,7 +27,7 @@ impl SubStepBuilder<'_, '_> {
         for (operand, layout) in self.info.missing_inputs(value, required, &is_available) {
             self.require(operand, &layout);
         }
-        match self.info.inference.source(value) {
+        match self.info.inference.origin(value) {
             ValueOrigin::Register => {
                 let Some(own) = self.own_layouts[value.index()].clone() else { return };
                 self.convert_layout(value, &own, required);
