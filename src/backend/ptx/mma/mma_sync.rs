@@ -113,7 +113,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<MmaSyncPlan>, String>
         align: SWIZZLE_ROW_BYTES,
         registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
         panels: None,
-        rounds: dtype == DType::TF32,
+        may_be_unrounded: dtype == DType::TF32,
     };
     let [batch, m, n, _] = request.extents;
     Ok(Planned {

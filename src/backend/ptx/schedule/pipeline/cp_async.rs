@@ -266,7 +266,7 @@ impl KernelInfo<'_> {
         }
         let shape = ViewShape::of(module, op.group(0)[0]).ok_or(CpAsyncRejection::View)?;
         let rounded = shape.elem != self.element_type(operand);
-        if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
+        if rounded && !plan.may_be_unrounded || self.element_type(operand) != plan.dtype {
             return Err(CpAsyncRejection::Order);
         }
         let layout = self.inference.accesses.get(&load).ok_or(CpAsyncRejection::View)?;
@@ -284,7 +284,7 @@ impl KernelInfo<'_> {
         let same = uses.iter().all(|&(other, other_plan)| {
             other == operand && std::ptr::eq(other_plan, plan)
                 || other_plan.dtype == plan.dtype
-                    && other_plan.rounds == plan.rounds
+                    && other_plan.may_be_unrounded == plan.may_be_unrounded
                     && other_plan.shared.bytes() == plan.shared.bytes()
                     && self.inference.natural(other).is_some_and(|layout| other_plan.shared.accesses(&layout) == side)
         });

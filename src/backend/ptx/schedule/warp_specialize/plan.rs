@@ -342,7 +342,7 @@ impl KernelInfo<'_> {
                         let operand = if is_left { &plan.a } else { &plan.b };
                         let operand_use_here = OperandUse {
                             rounds_to_tf32: rounded,
-                            direct: !operand.rounds,
+                            direct: !operand.may_be_unrounded,
                             ..self
                                 .mma_operand_use(user, operand, is_left, (&axes, &position), value)
                                 .ok_or(ProducerRejection::NotInSharedMemory)?
