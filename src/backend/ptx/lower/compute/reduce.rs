@@ -4,7 +4,7 @@
 //! lane or warp number, and one step combines the two halves of each bit. The order of the steps is
 //! planned by `schedule/requirements/reduction_steps`.
 
-use super::reduce_partials::ReductionPartials;
+use super::reduce_lanes::ReductionPartials;
 use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -41,11 +41,11 @@ impl Lowering<'_> {
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.empty_partials(id, &layout);
         partials.regs = self.operands()?.iter().map(|regs| regs.to_vec()).collect();
-        self.reduce_partials(id, partials, axis)
+        self.emit_reduction_steps(id, partials, axis)
     }
 
     /// Lowers the remaining steps of a reduction.
-    fn reduce_partials(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
+    fn emit_reduction_steps(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
         let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
@@ -110,6 +110,6 @@ impl Lowering<'_> {
         partials.bases.keep_off(running.axis);
         let regs: Vec<Vec<Operand>> = running.regs.into_iter().flatten().collect();
         partials.regs = (0..partials.dtypes.len()).map(|of| regs.iter().map(|values| values[of]).collect()).collect();
-        self.for_op(running.id, |lowering| lowering.reduce_partials(running.id, partials, running.axis))
+        self.for_op(running.id, |lowering| lowering.emit_reduction_steps(running.id, partials, running.axis))
     }
 }

@@ -1,6 +1,6 @@
 //! Cross-warp reduction through shared memory.
 
-use super::reduce_partials::ReductionPartials;
+use super::reduce_lanes::ReductionPartials;
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Space};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
