@@ -52,7 +52,7 @@
 //! | vector width | `layout_inference/analysis/view_shape.rs` (`ViewShape`), `layout_inference/analysis/axis_info.rs` | `lower/state/vector_access.rs` (`load`, `store`) | | |
 //! | layout conversion | `layout/convert/mod.rs`; hoisted: `schedule/pipeline/hoist_conversions.rs` | `lower/state/convert_layout.rs` (`convert`) | `schedule/verify/barriers.rs` | `schedule/sub_steps/layout_conversion.rs` |
 //! | instruction of an MMA | `mma/mod.rs` (`MmaPlan::new`), `mma/wgmma.rs` (`plan`, `attempt`), `mma/mma_sync.rs` (`plan`), `mma/fma.rs` (`plan`); called by `layout_inference/ops/mma.rs` (`plan_mma`) | `mma/wgmma.rs`, `mma/mma_steps.rs`, `mma/fma.rs` by `lower/compute/mma.rs` (`mma_group`) | `schedule/verify/steps.rs` (`verify_mma_partition`) | `mma/request.rs` (`MmaRequest`); cost: `cost/op_cost.rs` (`product`) |
-//! | MMA operand in registers or shared memory | `mma/wgmma.rs` (`attempt`), `plan/register_operands.rs` (`place_operands_in_registers`), `plan/overlap_mmas.rs`; hoisted: `schedule/pipeline/hoist_operands.rs` | `lower/compute/mma.rs` (`mma_operand`, `hoist_operands`) | `schedule/verify/barriers.rs` | `mma/request.rs` (`OperandPlan`) |
+//! | MMA operand in registers or shared memory | `mma/wgmma.rs` (`attempt`), `plan/register_operands.rs` (`place_operands_in_registers`), `plan/mma_loops.rs`; hoisted: `schedule/pipeline/hoist_operands.rs` | `lower/compute/mma.rs` (`mma_operand`, `hoist_operands`) | `schedule/verify/barriers.rs` | `mma/request.rs` (`OperandPlan`) |
 //! | swizzle of MMA operands, matrix descriptor | `mma/smem_descriptor.rs` (`SmemMatrix::new`) for `wgmma`, `mma/fragment.rs` for `mma.sync`, `mma/fma.rs`; TMA boxes: `schedule/warp_specialize/plan.rs` (`tma_boxes`) | `mma/smem_descriptor.rs` (`descriptor`), `mma/smem_operand.rs`, `lower/state/convert_layout.rs` (`shared_place`) | `schedule/verify/stage_layout.rs` | `layout/shared_layout.rs` (`SharedLayout`), `tensor_map.rs` (`Swizzle`) |
 //! | swizzle of TMA stores | `smem/tma_box.rs` (`TmaBoxLayout`) | `lower/async_ops/tma_store.rs` | `schedule/verify/tma_store.rs` | |
 //! | swizzle of layout conversions | `layout/convert/shared.rs` (`SharedPlan::new`) | `lower/state/convert_layout.rs` (`shared_place`) | | |
@@ -67,7 +67,7 @@
 //! |---|---|---|
 //! | number of warps | `plan/num_warps.rs` (`num_warps`), `plan/plan_search.rs` | |
 //! | cost model, candidates of the plan search | `plan/plan_search.rs` (`candidates`, `cheapest`); fallbacks: `compile.rs` (`Strategy::candidates`) | one op: `cost/op_cost.rs` (`op`, `pricing`); rates: `cost/machine_model.rs`; overlap: `cost/discrete_event.rs` (`EventReplay`), `cost/warp_walk.rs`, `cost/async_queue.rs`; sum: `cost/mod.rs` (`cost`) |
-//! | rewriting of loops with MMAs | `compile.rs` (`simplify_mma_loops`), `plan/overlap_mmas.rs` (`overlap_mmas`), `schedule/pipeline/mma_overlap.rs` | |
+//! | rewriting of loops with MMAs | `compile.rs` (`simplify_mma_loops`), `plan/mma_loops.rs` (`rewrite_mma_loops`), `schedule/pipeline/mma_overlap.rs` | |
 //! | optimizations and their switches | `optimizations.rs` | `benches/kernels/ablation.tsv` |
 //! | key of a compiled kernel in memory | `launch/specialize.rs` (`specialization_key`), `cache/kernel_cache.rs` (`Identity`) | `kernel/launch_arg.rs` (`LaunchArg`), `runtime/args/array_arg.rs` (`facts_word`) |
 //! | key of machine code on the disk | `launch/compile/ptx.rs` (`content_key`), `launch/compile/tileir.rs` | `cache/disk.rs` |
