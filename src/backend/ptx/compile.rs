@@ -15,7 +15,7 @@
 //!
 //! From the trace to the text. Options of the kernel and `CUTLET_DISABLE` skip some of them.
 //! `optimize_watched` (`launch/compile/mod.rs`), for all back ends:
-//! 1. checks: `ir/verify`, `pass/analysis/cluster_uniformity.rs`, `pass/prove/rowwise`;
+//! 1. checks: `ir/verify`, `pass/analysis/cluster_exchanges.rs`, `pass/prove/rowwise`;
 //! 2. `remove_proved_checks` (`pass/prove/mod.rs`);
 //! 3. `split_preconditions` (`pass/instrument/preconditions.rs`);
 //! 4. `exact` (`pass/exact`), in exact mode;

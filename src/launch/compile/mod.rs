@@ -93,7 +93,7 @@ pub(super) fn optimize_watched(
     look: &mut dyn FnMut(&'static str, &Module),
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
-    pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
+    pass::check_cluster_exchanges(&module).map_err(Error::Kernel)?;
     pass::check_rowwise(&module).map_err(Error::Kernel)?;
     module.rowwise.clear();
     if mode.form == Form::Optimized {
