@@ -8,7 +8,9 @@ use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::lower::state::sync_state::PipelineState;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY, ORDER_BARRIERS, StageBuffers};
+use crate::backend::ptx::plan::planned_kernel::{
+    EMPTY_BARRIER_OFFSET, ORDER_BARRIERS, STAGE_BARRIER_BYTES, StageBuffers,
+};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
@@ -25,9 +27,9 @@ impl Lowering<'_> {
         self.b.skip_if(is_other, false, |b| {
             for (pipeline, plan) in pipelines.iter().zip(&warp_spec.pipelines) {
                 for stage in 0..plan.num_stages {
-                    let full = Addr::new(base, i64::from(pipeline.barriers + stage * BARRIER_BYTES));
+                    let full = Addr::new(base, i64::from(pipeline.barriers + stage * STAGE_BARRIER_BYTES));
                     b.mbarrier_init(&full, 1u32);
-                    b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
+                    b.mbarrier_init(&full.plus(EMPTY_BARRIER_OFFSET), if plan.clustered { both } else { warps.into() });
                 }
             }
             if warp_spec.pingpong.is_some() {
