@@ -2,13 +2,13 @@
 //!
 //! [`compile`] and the functions for tools and tests run the same stages:
 //! 1. `prepare`: ops without instructions are expanded;
-//! 2. `Candidates::new`: the strategies for planning the kernel, the preferred one first;
-//! 3. `Candidates::next_plan`: data partitions, extents in powers of two, plan search, layouts;
+//! 2. `PlanStrategies::new`: the strategies for planning the kernel, the preferred one first;
+//! 3. `PlanStrategies::next_plan`: data partitions, extents in powers of two, plan search, layouts;
 //! 4. `PlannedKernel::scheduled`: the schedule, verified after each of its passes in debug builds;
 //! 5. `lower::lower`: instructions;
 //! 6. `lower::emit`: the text.
 //!
-//! A strategy is rejected if a stage fails. [`Candidates`] keeps the reasons, and remarks print
+//! A strategy is rejected if a stage fails. [`PlanStrategies`] keeps the reasons, and remarks print
 //! them.
 //!
 //! # All passes in order
@@ -99,22 +99,22 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 /// place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let module = prepare(module, options);
-    let mut candidates = Candidates::new(&module, target, options)?;
-    while let Some(plan) = candidates.next_plan() {
+    let mut strategies = PlanStrategies::new(&module, target, options)?;
+    while let Some(plan) = strategies.next_plan() {
         let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
         let name = symbol(&entry.name);
         let kernel = PlannedKernel::scheduled(planned, plan.layouts, &plan.options, Verification::EachPass);
         let lowering = lower::lower(kernel, entry, &name);
         match lower::emit(lowering, entry, &name, &plan.options) {
             Ok(mut compiled) => {
-                candidates.explain(&mut compiled.remarks);
+                strategies.explain(&mut compiled.remarks);
                 compiled.remarks.fast_float_mode = fast_float_mode(&module, target, options);
                 return Ok(compiled);
             }
-            Err(problems) => candidates.reject(problems),
+            Err(problems) => strategies.reject(problems),
         }
     }
-    Err(candidates.into_error())
+    Err(strategies.into_error())
 }
 
 /// Minimum gain of the fast float mode that a remark states.
@@ -154,17 +154,17 @@ pub(crate) fn with_plan<T>(
     inspect: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
     let module = prepare(module, options);
-    let mut candidates = Candidates::new(&module, target, options)?;
-    while let Some(plan) = candidates.next_plan() {
+    let mut strategies = PlanStrategies::new(&module, target, options)?;
+    while let Some(plan) = strategies.next_plan() {
         let body = plan.entry().body;
         let kernel = PlannedKernel::scheduled(&plan.module, plan.layouts, &plan.options, Verification::Off);
         if kernel.errors.is_empty() {
             let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
             return Ok(inspect(&CostInput { context, body, schedule, blocks, launched }));
         }
-        candidates.reject(kernel.errors);
+        strategies.reject(kernel.errors);
     }
-    Err(candidates.into_error())
+    Err(strategies.into_error())
 }
 
 /// A schedule, with the kernel that it belongs to.
@@ -192,8 +192,8 @@ pub(crate) fn with_schedule<T>(
     inspect: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
-    let mut candidates = Candidates::new(&module, target, options)?;
-    while let Some(plan) = candidates.next_plan() {
+    let mut strategies = PlanStrategies::new(&module, target, options)?;
+    while let Some(plan) = strategies.next_plan() {
         let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
         let kernel = PlannedKernel::scheduled(planned, plan.layouts, &plan.options, Verification::EachPass);
         let lowering = lower::lower(kernel, entry, "kernel");
@@ -201,9 +201,9 @@ pub(crate) fn with_schedule<T>(
             let (context, maps) = (lowering.context(), lowering.maps());
             return Ok(inspect(&Scheduled { context, body: entry.body, schedule: lowering.schedule(), maps }));
         }
-        candidates.reject(lowering.problems().to_vec());
+        strategies.reject(lowering.problems().to_vec());
     }
-    Err(candidates.into_error())
+    Err(strategies.into_error())
 }
 
 /// Expands ops that no instructions are selected for, strips the semantics of inline PTX, and
@@ -255,7 +255,7 @@ struct Strategy {
 impl Strategy {
     /// The strategies for a module, in the order of preference: with data partitions, without, and
     /// without TMA; each first with the plan that the search selects, then with the default plan.
-    fn candidates(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
+    fn in_order(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
         let body = module.entries[0].body;
         let requested = num_warps::requested_data_partitions(module, body, options);
         let mut kinds = vec![(1, options.tma)];
@@ -275,7 +275,7 @@ impl Strategy {
 
 /// The plans of a kernel, one for each strategy, and the reasons against those that a stage
 /// rejects.
-struct Candidates<'a> {
+struct PlanStrategies<'a> {
     module: &'a Module,
     target: Target,
     options: &'a CompileOptions,
@@ -288,15 +288,23 @@ struct Candidates<'a> {
     rejected: Vec<(Strategy, Vec<Diagnostic>)>,
 }
 
-impl<'a> Candidates<'a> {
-    /// Returns the candidates for a module of one entry.
-    fn new(module: &'a Module, target: Target, options: &'a CompileOptions) -> Result<Candidates<'a>> {
+impl<'a> PlanStrategies<'a> {
+    /// Returns the strategies for a module of one entry.
+    fn new(module: &'a Module, target: Target, options: &'a CompileOptions) -> Result<PlanStrategies<'a>> {
         if module.entries.len() != 1 {
             let message = format!("a module of one entry is needed, not of {}", module.entries.len());
             return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
         }
-        let strategies = Strategy::candidates(module, options).into_iter();
-        Ok(Candidates { module, target, options, strategies, last: None, considered: Vec::new(), rejected: Vec::new() })
+        let strategies = Strategy::in_order(module, options).into_iter();
+        Ok(PlanStrategies {
+            module,
+            target,
+            options,
+            strategies,
+            last: None,
+            considered: Vec::new(),
+            rejected: Vec::new(),
+        })
     }
 
     /// Plans the kernel by the next strategy that has a plan.
@@ -419,7 +427,7 @@ pub fn rewritten(module: &Module) -> Module {
 #[doc(hidden)]
 pub fn run_passes(module: &Module, target: Target, options: &CompileOptions) {
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
-    for strategy in Strategy::candidates(&module, options) {
+    for strategy in Strategy::in_order(&module, options) {
         // A rejected strategy has passes, too.
         let _ = plan(&module, target, options, strategy, &mut Vec::new());
     }
