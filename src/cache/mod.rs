@@ -6,8 +6,8 @@
 //!
 //! Contents of the keys:
 //! * memory: `launch/specialize.rs` (`specialization_key`), `LaunchArg::key` of each argument, for
-//!   arrays `facts_word` (`runtime/args/array_arg.rs`), and `kernel_cache::Identity`;
-//! * disk: `launch/compile/ptx.rs` (`content_key`: PTX, target, driver, options of the assembler)
+//!   arrays `specialization_word` (`runtime/args/array_arg.rs`), and `kernel_cache::Identity`;
+//! * disk: `launch/compile/ptx.rs` (`cubin_key`: PTX, target, driver, options of the assembler)
 //!   and `launch/compile/tileir.rs`.
 //!
 //! The folder is `CUTLET_CACHE_DIR`, or else `cutlet` in the cache folder of the user.

@@ -69,8 +69,8 @@
 //! | cost model, candidates of the plan search | `plan/plan_search.rs` (`candidates`, `cheapest`); fallbacks: `compile.rs` (`Strategy::in_order`) | one op: `cost/op_cost.rs` (`op`, `pricing`); rates: `cost/machine_model.rs`; overlap: `cost/discrete_event.rs` (`EventReplay`), `cost/warp_walk.rs`, `cost/async_queue.rs`; sum: `cost/mod.rs` (`cost`) |
 //! | rewriting of loops with MMAs | `compile.rs` (`simplify_mma_loops`), `plan/mma_loops.rs` (`rewrite_mma_loops`), `schedule/pipeline/mma_overlap.rs` | |
 //! | optimizations and their switches | `optimizations.rs` | `benches/kernels/ablation.tsv` |
-//! | key of a compiled kernel in memory | `launch/specialize.rs` (`specialization_key`), `cache/kernel_cache.rs` (`Identity`) | `kernel/launch_arg.rs` (`LaunchArg`), `runtime/args/array_arg.rs` (`facts_word`) |
-//! | key of machine code on the disk | `launch/compile/ptx.rs` (`content_key`), `launch/compile/tileir.rs` | `cache/disk.rs` |
+//! | key of a compiled kernel in memory | `launch/specialize.rs` (`specialization_key`), `cache/kernel_cache.rs` (`Identity`) | `kernel/launch_arg.rs` (`LaunchArg`), `runtime/args/array_arg.rs` (`specialization_word`) |
+//! | key of machine code on the disk | `launch/compile/ptx.rs` (`cubin_key`), `launch/compile/tileir.rs` | `cache/disk.rs` |
 //! | a new elementwise op, a new pass | `CONTRIBUTING.md` | |
 
 mod compile;

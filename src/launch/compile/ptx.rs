@@ -489,7 +489,7 @@ fn assembled(
     }
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, entry, config);
     let disk = DiskCache::from_env();
-    let key = content_key(gpu, text, assembly)?;
+    let key = cubin_key(gpu, text, assembly)?;
     // A cubin that the driver rejects despite a correct checksum is a cache miss, too.
     let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
@@ -506,7 +506,7 @@ fn assembled(
 
 /// Returns the cache key of machine code. The options of the assembler are in [`assemble`]; change
 /// the first part of the key with them.
-fn content_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
+fn cubin_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
     let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
     Ok(ContentKey::new(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
 }
