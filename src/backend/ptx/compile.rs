@@ -159,7 +159,7 @@ pub(crate) fn with_plan<T>(
         let body = plan.entry().body;
         let kernel = PlannedKernel::scheduled(&plan.module, plan.layouts, &plan.options, Verification::Off);
         if kernel.errors.is_empty() {
-            let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
+            let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.ctas_per_sm());
             return Ok(inspect(&CostInput { context, body, schedule, blocks, launched }));
         }
         strategies.reject(kernel.errors);

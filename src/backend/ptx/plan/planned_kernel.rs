@@ -184,7 +184,7 @@ impl<'m> PlannedKernel<'m> {
     }
 
     /// Returns the number of CTAs per SM, as far as it is uniform without code.
-    pub fn blocks(&self) -> u32 {
+    pub fn ctas_per_sm(&self) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();
         }
