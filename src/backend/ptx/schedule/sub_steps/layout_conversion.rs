@@ -78,7 +78,7 @@ impl SubStepBuilder<'_, '_> {
         self.schedule.conversions.push(std::rc::Rc::new(conversion));
         self.sub_steps.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }));
         let buffer = match kind {
-            ConversionKind::SmemAffine => self.smem.allocate_for_trip(bytes as u32),
+            ConversionKind::SmemAffine => self.smem.allocate_for_iteration(bytes as u32),
             ConversionKind::Smem(_) => self.smem.allocate(bytes as u32, 1),
             ConversionKind::Registers | ConversionKind::Shuffle | ConversionKind::Unsupported => None,
         };
