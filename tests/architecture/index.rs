@@ -12,7 +12,7 @@ const INDEX: &str = "src/backend/ptx/mod.rs";
 /// Beginnings of rows, and the calls whose files must be in that row. `isa` defines most of them.
 const CALLS: &[(&str, &[&str])] = &[
     ("`wgmma.wait_group`", &["wgmma_wait_group(", "wait_mmas_here(", "wait_all_mmas("]),
-    ("`bar.sync`", &["bar_sync(", "emit_barrier(", "sync_at(", "Requirement::Barrier"]),
+    ("`bar.sync`", &["bar_sync(", "emit_bar_sync(", "sync_at(", "Requirement::Barrier"]),
     ("full and empty mbarriers", &["mbarrier_init(", "mbarrier_wait(", "wait_for_phase(", "mbarrier_arrive("]),
     ("order of MMAs and exponentials", &["bar_arrive("]),
     ("warp specialization", &["ProducerRejection::Target"]),

@@ -156,7 +156,7 @@ impl Lowering<'_> {
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
         if cp_async.plan.barrier_at_head {
-            self.emit_barrier();
+            self.emit_bar_sync();
         }
         self.locate_private_tiles(cp_async);
         for copy in cp_async.plan.copies.iter().filter(|copy| !copy.thread_private) {

@@ -111,7 +111,7 @@ impl Lowering<'_> {
         for part in 0..parts.count {
             if part > 0 && parts.in_flight == 1 {
                 self.b.bulk_wait_group(0, true);
-                self.barrier()?;
+                self.scheduled_barrier()?;
             }
             let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
@@ -121,7 +121,7 @@ impl Lowering<'_> {
             if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
                 self.b.bulk_wait_group(parts.in_flight - 2, true);
             }
-            self.barrier()?;
+            self.scheduled_barrier()?;
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
         let boxes = parts.count * (parts.bytes / store.plan.tile.box_bytes());
