@@ -59,7 +59,7 @@ fn reductions_of_mma_blocks(module: &Module, entry: &Entry, is_async: &dyn Fn(Op
 /// Returns how threads share the axis of a reduction. `None` if an element has several threads or
 /// an unusual layout, or if each thread has the whole axis.
 fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribution> {
-    let layout = inference.accesses.get(&id)?;
+    let layout = inference.op_layouts.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
     let axis = AxisBits::of(layout.shape(), dim);
     let along = |bases: &[u32]| bases.iter().map(|&basis| axis.coordinate(basis)).fold(0, |all, bits| all | bits);

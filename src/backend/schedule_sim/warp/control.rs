@@ -373,7 +373,7 @@ impl<'a> Partition<'a> {
     ) -> Result<usize, Fault> {
         let info = self.kernel.info;
         let form = |copy: &crate::backend::ptx::schedule::CpAsync| {
-            let layout = info.inference.accesses.get(&copy.load).cloned();
+            let layout = info.inference.op_layouts.get(&copy.load).cloned();
             let layout = layout.ok_or_else(|| broken(format!("op {} has no layout", copy.load.index())))?;
             Ok((layout, info.element_type(info.module.op(copy.load).results[0])))
         };

@@ -56,7 +56,7 @@ impl Inference<'_> {
                     Opcode::LoadView if is_partial && !self.has_adjacent_lanes(maker, &layout) => break,
                     // One thread loads all elements of a byte.
                     Opcode::LoadView if module.dtype(value).storage_bits() >= 8 => {
-                        self.accesses.insert(maker, layout);
+                        self.op_layouts.insert(maker, layout);
                         break;
                     }
                     _ => break,

@@ -48,7 +48,7 @@ pub struct Layouts {
     pub(in super::super) origins: Vec<Option<ValueOrigin>>,
     /// Access layout of each op that has one: the layout in which it accesses memory, or uses its
     /// operands.
-    pub accesses: FxHashMap<OpId, Layout>,
+    pub op_layouts: FxHashMap<OpId, Layout>,
     /// Plan of each MMA, or the reason for its absence.
     pub mma_plans: FxHashMap<OpId, Result<MmaPlan, String>>,
     /// Elements of the widest access, by tile shape and memory order.
@@ -116,7 +116,7 @@ impl<'m> Inference<'m> {
             optimizations,
             layouts: vec![None; module.num_values()],
             origins: vec![None; module.num_values()],
-            accesses: FxHashMap::default(),
+            op_layouts: FxHashMap::default(),
             mma_plans: FxHashMap::default(),
             blocked: FxHashMap::default(),
             pointer_contiguity: FxHashMap::default(),

@@ -76,7 +76,7 @@ impl Lowering<'_> {
     /// Loads the thread-private elements of a tile from their stage.
     pub fn load_thread_private(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
-        let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
+        let layout = self.info.inference.op_layouts.get(&load).cloned().ok_or("a load without a layout")?;
         let ThreadPrivateTile { address, vector, offsets } = &self.values.private_tiles[&load];
         let base = self.b.reg(*address, RegClass::B32);
         let dtype = self.info.element_type(tile);

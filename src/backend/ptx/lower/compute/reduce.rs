@@ -37,7 +37,7 @@ impl Lowering<'_> {
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let layout = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.op_layouts[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.empty_partials(id, &layout);
         partials.regs = self.operands()?.iter().map(|regs| regs.to_vec()).collect();
@@ -48,7 +48,7 @@ impl Lowering<'_> {
     fn emit_reduction_steps(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
+        let (body, layout) = (op.regions[0], self.info.inference.op_layouts[&id].clone());
         let ordered = self.info.is_ordered_reduction(id);
         let folds = self.info.reduction_steps(id, partials.bases.clone(), axis);
         let done = self.reduce_minmax3(body, &mut partials, &folds, axis, ordered)?;
@@ -74,7 +74,7 @@ impl Lowering<'_> {
     /// Begins a reduction whose operands are computed by strip iterations of `strip_registers`
     /// registers.
     pub fn begin_strip_reduction(&self, id: OpId, strip_registers: usize) -> StripReduction {
-        let layout = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.op_layouts[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         StripReduction { id, layout, axis, strip_bits: strip_registers.ilog2() as usize, regs: vec![None; 1 << kept] }

@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
     /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
     /// replicated tiles are small, and lanes of a warp share the widest copies of them.
     pub fn copy_in_mma_loop(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
-        let once = self.inference.accesses.get(&load)?.replication() == 1;
+        let once = self.inference.op_layouts.get(&load)?.replication() == 1;
         let (copy, bytes) = self.thread_private_copy(load, offset)?;
         let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
         (once || wide).then_some((copy, bytes))
@@ -106,7 +106,7 @@ impl KernelInfo<'_> {
         }
         let threads = self.inference.num_warps * WARP_SIZE as usize;
         let (vector, bytes) = self.copy_vector(load).ok()?;
-        let count = self.inference.accesses.get(&load)?.num_registers() / vector;
+        let count = self.inference.op_layouts.get(&load)?.num_registers() / vector;
         let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
         let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
         let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
@@ -125,7 +125,7 @@ impl KernelInfo<'_> {
             return Err(CpAsyncRejection::Written);
         }
         let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
-        let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {
+        let (Some(shape), Some(layout)) = (shape, self.inference.op_layouts.get(&load)) else {
             return Err(CpAsyncRejection::View);
         };
         let mut vector = 1;

@@ -269,7 +269,7 @@ impl KernelInfo<'_> {
         if rounded && !plan.may_be_unrounded || self.element_type(operand) != plan.dtype {
             return Err(CpAsyncRejection::Order);
         }
-        let layout = self.inference.accesses.get(&load).ok_or(CpAsyncRejection::View)?;
+        let layout = self.inference.op_layouts.get(&load).ok_or(CpAsyncRejection::View)?;
         let in_place = self.inference.natural(operand).ok_or(CpAsyncRejection::Order)?;
         if in_place.num_registers() != layout.num_registers() {
             return Err(CpAsyncRejection::Order);

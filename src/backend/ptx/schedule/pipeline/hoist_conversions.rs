@@ -31,7 +31,7 @@ impl KernelInfo<'_> {
             }
             let layout = match op.code {
                 Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
-                    inference.accesses.get(&id).cloned()
+                    inference.op_layouts.get(&id).cloned()
                 }
                 code if code.is_elementwise() && inference.origin(op.results[0]) == ValueOrigin::Register => {
                     inference.layout(op.results[0]).cloned()

@@ -63,7 +63,7 @@ impl KernelInfo<'_> {
         let others = self.arrays_accessed_by_threads(&|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
         let layouts = stores.iter().map(|(&id, store)| (id, store.layout.clone()));
-        self.inference.accesses.extend(layouts);
+        self.inference.op_layouts.extend(layouts);
         self.tma_stores = stores;
     }
 
@@ -143,7 +143,7 @@ impl KernelInfo<'_> {
         let op = module.op(id);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let layout = self.inference.natural(value).ok_or(TmaStoreRejection::Layout)?;
-        let coalesced = self.inference.accesses.get(&id).ok_or(TmaStoreRejection::Layout)?;
+        let coalesced = self.inference.op_layouts.get(&id).ok_or(TmaStoreRejection::Layout)?;
         let shape = ViewShape::of(module, view).ok_or(TmaStoreRejection::View(NO_BOXES))?;
         let size = shape.elem.storage_bits() / 8;
         let bytes = layout.num_registers() * size as usize;

@@ -122,7 +122,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         if !steps.contains(&step) || !info.is_invariant_load(load) {
             return fault(load, "is copied, and not read from its stage, or its array is written");
         }
-        let all = info.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
+        let all = info.inference.op_layouts.get(&load).map_or(0, |layout| layout.num_registers());
         let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
         sort::natural(&mut registers);
         if !registers.into_iter().eq((0..all).step_by(copy.vector.max(1))) {

@@ -76,7 +76,7 @@ impl KernelInfo<'_> {
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &tma_store.tile;
         let fault = |what: &str| Err(what.to_owned());
-        if !self.inference.accesses.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
+        if !self.inference.op_layouts.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
             return fault("the tile has another layout");
         }
         let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
