@@ -151,8 +151,8 @@ impl RegionTree {
         self.node(branch).is_some_and(|node| node.has_exit)
     }
 
-    /// Returns true if more than one `continue` targets a `for` (LLVM: latches): an iteration may end
-    /// before the last op of the body. A `for` has neither `break` nor `return` (`verify/scope`).
+    /// Returns true if more than one `continue` targets a `for` (LLVM: latches): an iteration may
+    /// end before the last op of the body. A `for` has neither `break` nor `return` (`verify/scope`).
     pub fn has_multiple_latches(&self, counted_loop: OpId) -> bool {
         self.terminators(counted_loop).nth(1).is_some()
     }

@@ -43,7 +43,8 @@
 //! `Plan::new` (`plan/kernel_plan.rs`):
 //! 18. `rematerialize` (`plan/rematerialize.rs`); if it changes the module, 20 is omitted;
 //! 19. layout inference (`layout_inference/dispatch.rs`), with the plans of MMAs (`mma`);
-//! 20. `rewrite_mma_loops` (`plan/mma_loops.rs`): `register_operands` (`plan/register_operands.rs`),
+//! 20. `rewrite_mma_loops` (`plan/mma_loops.rs`):
+//!     `register_operands` (`plan/register_operands.rs`),
 //!     `thread_local_reduction` (`pass/transform/thread_local_reduction.rs`),
 //!     `pipeline_dependent_mma` (`pass/transform/pipeline_dependent_mma.rs`), `pass::PIPELINE`, and
 //!     layout inference again.

@@ -17,9 +17,9 @@
 //!
 //! # Index
 //!
-//! One row for each subject, with all places that decide it. *Fixed*: decided at lowering, and so no
-//! step of the schedule. Verifiers run in builds with `debug_assertions`, that of data partitions in
-//! all builds (`plan/planned_kernel.rs`, `build`). `tests/architecture/index.rs` checks that the
+//! One row for each subject, with all places that decide it. *Fixed*: decided at lowering, and so
+//! no step of the schedule. Verifiers run in builds with `debug_assertions`, and that of data
+//! partitions in all builds (`plan/planned_kernel.rs`). `tests/architecture/index.rs` checks that
 //! files and functions exist, and that each file with a matching call is in its row. The head of
 //! `compile.rs` lists all passes in order.
 //!

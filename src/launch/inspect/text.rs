@@ -218,8 +218,8 @@ impl Inspection {
     ///
     /// These are the passes that all back ends share. Passes of one back end follow them:
     /// [`schedule`](Inspection::schedule) and [`tile_ir`](Inspection::tile_ir) return their
-    /// results. Before `trace`, needless checks are removed, and preconditions of a launch are split
-    /// off.
+    /// results. Before `trace`, needless checks are removed, and preconditions of a launch are
+    /// split off.
     ///
     /// ```
     /// use cutlet as ct;

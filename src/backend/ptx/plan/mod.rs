@@ -16,8 +16,8 @@
 
 pub mod extract_groups;
 pub mod kernel_plan;
-pub mod num_warps;
 pub mod mma_loops;
+pub mod num_warps;
 pub mod plan_search;
 pub mod planned_kernel;
 mod register_operands;

@@ -9,10 +9,10 @@
 
 pub mod aux_load;
 pub mod cluster_exchange;
-pub mod issue_multicast;
 pub mod consumer_release;
 pub mod cp_async;
 pub mod data_partition;
+pub mod issue_multicast;
 pub mod mma_in_flight;
 pub mod pingpong;
 pub mod tma_coords;

@@ -3,8 +3,8 @@
 //! A barrier precedes three kinds of accesses: a read of shared memory that other threads have
 //! written; a write that overlaps reads or writes of other threads; a global access that may race.
 //! After a back edge all accesses of the loop count. The tests for a hazard are
-//! `SharedMemory::record_write` and `SharedMemory::record_read` (`smem/allocation`), and for global memory
-//! `may_race` (`global_hazards`).
+//! `SharedMemory::record_write` and `SharedMemory::record_read` (`smem/allocation`), and for global
+//! memory `may_race` (`global_hazards`).
 //!
 //! MMAs in flight read their operands until a wait completes them, also after a barrier. A write
 //! waits for the last group that reads an overlapping buffer, and later groups stay in flight. A

@@ -11,8 +11,8 @@
 //! * `privatized` — verifies privatized atomics
 //! * `program` — every op once, operands defined, pipelines balanced
 //! * `stage_layout` — verifies the layout of pipeline stages against the MMA descriptors
-//! * `steps` — strip-mined sequences, copies, loop-carried MMAs, unrolling; every MMA has its planned
-//!   instruction and split
+//! * `steps` — strip-mined sequences, copies, loop-carried MMAs, unrolling; every MMA has its
+//!   planned instruction and split
 //! * `tma_store` — boxes cover the tile once, buffers are disjoint
 //! * `try_wait` — each tests the stage that its channel acquires next
 

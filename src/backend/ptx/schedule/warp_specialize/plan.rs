@@ -387,8 +387,8 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, part, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// Returns the boxes of a load. `halved`: a single box is divided in two, if the halves are whole
-    /// swizzle patterns.
+    /// Returns the boxes of a load. `halved`: a single box is divided in two, if the halves are
+    /// whole swizzle patterns.
     ///
     /// # Errors
     /// The reason why TMA cannot load the tile in the form that its use needs.
