@@ -152,7 +152,8 @@ impl RegionTree {
     }
 
     /// Returns true if more than one `continue` targets a `for` (LLVM: latches): an iteration may
-    /// end before the last op of the body. A `for` has neither `break` nor `return` (`verify/scope`).
+    /// end before the last op of the body. A `for` has neither `break` nor `return`
+    /// (`verify/scope`).
     pub fn has_multiple_latches(&self, counted_loop: OpId) -> bool {
         self.terminators(counted_loop).nth(1).is_some()
     }

@@ -10,7 +10,8 @@
 //! * *in order*: accesses that may race, and side effects, keep the order of the program.
 //!
 //! Other files check stages (`stage_layout`), multicast (`cluster_multicast`), TMA stores
-//! (`tma_store`), privatized atomics (`privatized`), waits (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
+//! (`tma_store`), privatized atomics (`privatized`), waits (`async_order`), ping-pong (`pingpong`)
+//! and single steps (`steps`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
