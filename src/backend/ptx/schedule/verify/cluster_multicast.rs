@@ -40,8 +40,8 @@ impl KernelInfo<'_> {
         }
         for (&load, compared) in &multicast.multicast_loads {
             let fault = |what: &str| Err(format!("multicast op {}: {what}", load.index()));
-            let loads = warp_spec.channels.iter().flat_map(|channel| &channel.loads);
-            if !loads.into_iter().any(|other| other.load == load && other.boxes.len() > 1) {
+            let mut loads = warp_spec.channels.iter().flat_map(|channel| &channel.loads);
+            if !loads.any(|other| other.load == load && other.boxes.len() > 1) {
                 return fault("no channel has two boxes of it");
             }
             let (op, mut walk) = (self.module.op(load), CtaWalk::new(self));
