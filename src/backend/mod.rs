@@ -4,6 +4,9 @@
 //! is not a back end: it executes the schedule of the ptx back end with the interpreter of the cpu
 //! back end.
 //!
+//! The head of `ptx/mod.rs` is an index of the ptx back end by subject: decision, emission,
+//! verification.
+//!
 //! The parameters of a compiled kernel are those of the entry in order, one 64-bit word each
 //! ([`ParamWord`]). The back end determines how it passes them.
 

@@ -33,20 +33,20 @@ pub(crate) enum Identity {
 }
 
 /// Identity that a launch looks up: the borrowed form of an [`Identity`].
-pub(crate) enum Wanted<'a> {
+pub(crate) enum IdentityRef<'a> {
     /// Kernel type, with a comparison of its constants.
     Type(TypeId, &'a dyn Fn(&[StoredConstant]) -> bool),
     /// Trace.
     Trace(&'a Module),
 }
 
-impl Wanted<'_> {
+impl IdentityRef<'_> {
     fn is(&self, identity: &Identity) -> bool {
         match (self, identity) {
-            (Wanted::Type(wanted, same_constants), Identity::Type(id, constants)) => {
+            (IdentityRef::Type(wanted, same_constants), Identity::Type(id, constants)) => {
                 wanted == id && same_constants(constants)
             }
-            (Wanted::Trace(wanted), Identity::Trace(module)) => same_trace(wanted, module),
+            (IdentityRef::Trace(wanted), Identity::Trace(module)) => same_trace(wanted, module),
             _ => false,
         }
     }
@@ -161,7 +161,13 @@ impl<E> MemoryCache<E> {
     }
 
     /// Returns the slot of a specialization. If there is none, `identity` is called for a new one.
-    pub fn slot(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Arc<Slot<E>> {
+    pub fn slot(
+        &self,
+        hash: u64,
+        words: &[u64],
+        wanted: &IdentityRef<'_>,
+        identity: &dyn Fn() -> Identity,
+    ) -> Arc<Slot<E>> {
         let now = self.clock.fetch_add(1, Relaxed);
         let mut seen = 0;
         let mut own: Option<Arc<Slot<E>>> = None;
@@ -289,7 +295,7 @@ impl<E> Recent<E> {
 
     /// Returns a compiled specialization.
     #[inline]
-    pub fn find(&self, hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Arc<Slot<E>>> {
+    pub fn find(&self, hash: u64, words: &[u64], wanted: &IdentityRef<'_>) -> Option<Arc<Slot<E>>> {
         let slot = self.place(hash).borrow().as_ref().filter(|slot| slot.has_key(hash, words)).cloned()?;
         wanted.is(&slot.identity).then_some(slot)
     }
@@ -318,7 +324,7 @@ mod tests {
         let id = TypeId::of::<u8>();
         let get = |value: u32| {
             let same = move |stored: &[StoredConstant]| stored[0].downcast_ref::<u32>() == Some(&value);
-            let slot = cache.slot(7, &[1], &Wanted::Type(id, &same), &|| Identity::Type(id, constants(value)));
+            let slot = cache.slot(7, &[1], &IdentityRef::Type(id, &same), &|| Identity::Type(id, constants(value)));
             *slot.fill(|| Ok(value * 10)).unwrap()
         };
         assert_eq!([get(1), get(2), get(1), get(2)], [10, 20, 10, 20]);
@@ -328,7 +334,7 @@ mod tests {
     fn failures_are_tried_again_and_values_built_once() {
         let cache = MemoryCache::<u32>::new(LIMIT);
         let id = TypeId::of::<u8>();
-        let wanted = Wanted::Type(id, &|_| true);
+        let wanted = IdentityRef::Type(id, &|_| true);
         let slot = cache.slot(1, &[], &wanted, &|| Identity::Type(id, Vec::new()));
         assert!(slot.fill(|| Err(crate::Error::argument("no"))).is_err());
         assert_eq!(slot.fill(|| Ok(3)).unwrap(), &3);
@@ -343,7 +349,8 @@ mod tests {
             for _ in 0..8 {
                 scope.spawn(|| {
                     let id = TypeId::of::<u8>();
-                    let slot = cache.slot(1, &[5], &Wanted::Type(id, &|_| true), &|| Identity::Type(id, Vec::new()));
+                    let slot =
+                        cache.slot(1, &[5], &IdentityRef::Type(id, &|_| true), &|| Identity::Type(id, Vec::new()));
                     let value = slot.fill(|| {
                         std::thread::sleep(std::time::Duration::from_millis(5));
                         Ok(built.fetch_add(1, Ordering::SeqCst))
@@ -365,7 +372,7 @@ mod tests {
                 identities.fetch_add(1, Ordering::SeqCst);
                 Identity::Type(id, Vec::new())
             };
-            cache.slot(number, &[number], &Wanted::Type(id, &|_| true), &identity)
+            cache.slot(number, &[number], &IdentityRef::Type(id, &|_| true), &identity)
         };
         let is_kept = |number: u64| {
             let before = identities.load(Ordering::SeqCst);
@@ -393,7 +400,7 @@ mod tests {
     /// Requests a key of constants that all have one hash.
     fn of_one_hash(cache: &MemoryCache<u32>, same: &dyn Fn(&[StoredConstant]) -> bool, value: u32) -> Arc<Slot<u32>> {
         let id = TypeId::of::<u8>();
-        cache.slot(7, &[1], &Wanted::Type(id, same), &|| Identity::Type(id, constants(value)))
+        cache.slot(7, &[1], &IdentityRef::Type(id, same), &|| Identity::Type(id, constants(value)))
     }
 
     #[test]

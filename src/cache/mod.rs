@@ -4,6 +4,12 @@
 //! The caches store keys and values, independently of compilation and execution. The trace is part
 //! of a key if the type of the kernel does not identify it.
 //!
+//! Contents of the keys:
+//! * memory: `launch/specialize.rs` (`specialization_key`), `LaunchArg::key` of each argument, for
+//!   arrays `specialization_word` (`runtime/args/array_arg.rs`), and `kernel_cache::Identity`;
+//! * disk: `launch/compile/ptx.rs` (`cubin_key`: PTX, target, driver, options of the assembler)
+//!   and `launch/compile/tileir.rs`.
+//!
 //! The folder is `CUTLET_CACHE_DIR`, or else `cutlet` in the cache folder of the user.
 //! `CUTLET_CACHE_BYTES` limits its size (default: 1 GiB), and `CUTLET_CACHE=off` disables the
 //! cache. A folder or file with write access for other users is not used. Files are written under a

@@ -151,8 +151,10 @@ impl RegionTree {
         self.node(branch).is_some_and(|node| node.has_exit)
     }
 
-    /// Returns true if an iteration of a `for` may end before the last op of its body.
-    pub fn has_early_exit(&self, counted_loop: OpId) -> bool {
+    /// Returns true if more than one `continue` targets a `for` (LLVM: latches): an iteration may
+    /// end before the last op of the body. A `for` has neither `break` nor `return`
+    /// (`verify/scope`).
+    pub fn has_multiple_latches(&self, counted_loop: OpId) -> bool {
         self.terminators(counted_loop).nth(1).is_some()
     }
 
@@ -197,7 +199,7 @@ mod tests {
         assert_eq!([outer, inner, early].map(|id| regions.enclosing_loop(id)), [None, Some(outer), Some(outer)]);
         assert_eq!(regions.terminators(outer).collect::<Vec<_>>(), [continues[0], continues[2]]);
         assert_eq!(regions.target(find(Opcode::Break)[0]), Some(inner));
-        assert!(regions.has_early_exit(outer) && regions.has_exit(early) && regions.has_exit(leave));
+        assert!(regions.has_multiple_latches(outer) && regions.has_exit(early) && regions.has_exit(leave));
         assert!(regions.contains(outer, leave) && regions.contains(inner, leave) && !regions.contains(early, leave));
         assert_eq!(regions.ancestor_in(module.op(outer).regions[0], leave), Some(inner));
         assert_eq!(regions.nested(early).first(), continues.first());

@@ -13,7 +13,7 @@ use super::compile::executable::Executable;
 use super::inspect::remarks::Stages;
 use super::options::CompileRequest;
 use crate::backend::{Hints, PlanOverride};
-use crate::cache::kernel_cache::{Identity, MemoryCache, Recent, Slot, Wanted, hash_words};
+use crate::cache::kernel_cache::{Identity, IdentityRef, MemoryCache, Recent, Slot, hash_words};
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::Module;
@@ -190,7 +190,7 @@ fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: Compil
         let mut stored = stored.iter();
         given.same_constants(&mut stored) && stored.as_slice().is_empty()
     };
-    let wanted = Wanted::Type(id, &same_constants);
+    let wanted = IdentityRef::Type(id, &same_constants);
     recent(hash, key.words(), &wanted).unwrap_or_else(|| {
         shared(hash, key.words(), &wanted, &|| {
             let mut constants = Vec::new();
@@ -202,7 +202,7 @@ fn slot_of_type(id: TypeId, given: &dyn AnyArgs, device: Device, request: Compil
 
 /// Returns the slot of the cache of all threads. The slot may be empty.
 #[cold]
-fn shared(hash: u64, words: &[u64], wanted: &Wanted<'_>, identity: &dyn Fn() -> Identity) -> Specialized {
+fn shared(hash: u64, words: &[u64], wanted: &IdentityRef<'_>, identity: &dyn Fn() -> Identity) -> Specialized {
     let slot = compiled().slot(hash, words, wanted, identity);
     if slot.get().is_some() {
         remember(&slot);
@@ -245,9 +245,9 @@ pub(super) fn specialize_trace(
 fn slot_of_trace(module: &Module, device: Device, request: CompileRequest) -> Specialized {
     let key = specialization_key(device, request);
     let hash = hash_words(hash_trace(module), key.words());
-    recent(hash, key.words(), &Wanted::Trace(module)).unwrap_or_else(|| {
+    recent(hash, key.words(), &IdentityRef::Trace(module)).unwrap_or_else(|| {
         let identity = || Identity::Trace(Box::new(module.clone()));
-        shared(hash, key.words(), &Wanted::Trace(module), &identity)
+        shared(hash, key.words(), &IdentityRef::Trace(module), &identity)
     })
 }
 
@@ -265,7 +265,7 @@ pub(super) fn refuse_captured(name: &str, stream: Option<&Stream>) -> Result<()>
 }
 
 #[inline]
-fn recent(hash: u64, words: &[u64], wanted: &Wanted<'_>) -> Option<Specialized> {
+fn recent(hash: u64, words: &[u64], wanted: &IdentityRef<'_>) -> Option<Specialized> {
     // During the exit of a thread, its table may already be dropped.
     RECENT.try_with(|recent| recent.find(hash, words, wanted)).ok().flatten()
 }

@@ -1,6 +1,9 @@
 //! Pass manager: executes each pass under its name, verifies its result, and records its input and
 //! output for tests (MLIR `verify-each` and `PassInstrumentation`).
 //!
+//! It determines no order. The head of `backend/ptx/compile.rs` lists all passes in order; those of
+//! the tileir back end are in `backend/tileir/compile.rs`.
+//!
 //! The switch [`verifies_each`] is on in builds for the tests of this repository.
 //! `CUTLET_VERIFY_EACH` overrides it.
 
@@ -107,7 +110,7 @@ fn verify_after(name: &str, module: &Module) {
     }
 }
 
-/// Names of all passes. Tests plant a fault in each of them.
+/// Names of all passes, in alphabetical order. Tests plant a fault in each of them.
 #[cfg(any(test, feature = "_suite"))]
 pub const NAMES: &[&str] = &[
     "assume_to_assert",

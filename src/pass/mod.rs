@@ -19,7 +19,7 @@ mod transform;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use analysis::cluster_uniformity::check as check_cluster_uniformity;
+pub(crate) use analysis::cluster_exchanges::check as check_cluster_exchanges;
 pub(crate) use analysis::determinism::check as check_determinism;
 pub use analysis::int_range::{IntRange, IntRanges};
 pub(crate) use analysis::mma_groups::{MmaGroups, accumulator_chains};

@@ -5,6 +5,7 @@ mod examples;
 mod functions;
 mod hidden;
 mod homonyms;
+mod index;
 mod paths;
 mod programs;
 mod public_items;

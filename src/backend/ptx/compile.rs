@@ -2,14 +2,76 @@
 //!
 //! [`compile`] and the functions for tools and tests run the same stages:
 //! 1. `prepare`: ops without instructions are expanded;
-//! 2. `Candidates::new`: the strategies for planning the kernel, the preferred one first;
-//! 3. `Candidates::next_plan`: data partitions, extents in powers of two, plan search, layouts;
+//! 2. `PlanStrategies::new`: the strategies for planning the kernel, the preferred one first;
+//! 3. `PlanStrategies::next_plan`: data partitions, extents in powers of two, plan search, layouts;
 //! 4. `PlannedKernel::scheduled`: the schedule, verified after each of its passes in debug builds;
 //! 5. `lower::lower`: instructions;
 //! 6. `lower::emit`: the text.
 //!
-//! A strategy is rejected if a stage fails. [`Candidates`] keeps the reasons, and remarks print
+//! A strategy is rejected if a stage fails. [`PlanStrategies`] keeps the reasons, and remarks print
 //! them.
+//!
+//! # All passes in order
+//!
+//! From the trace to the text. Options of the kernel and `CUTLET_DISABLE` skip some of them.
+//! `optimize_watched` (`launch/compile/mod.rs`), for all back ends:
+//! 1. checks: `ir/verify`, `pass/analysis/cluster_exchanges.rs`, `pass/prove/rowwise`;
+//! 2. `remove_proved_checks` (`pass/prove/mod.rs`);
+//! 3. `split_preconditions` (`pass/instrument/preconditions.rs`);
+//! 4. `exact` (`pass/exact`), in exact mode;
+//! 5. `assume_to_assert`, `record_accesses`, `record_writes` (`pass/instrument`), with checks;
+//! 6. `pass::PIPELINE` (`pass/mod.rs`): `canonicalize`, `cse`, `fold_int_range`, `canonicalize`,
+//!    `licm`, `cse`, `dce`, `relax_memory_order` (`pass/transform`).
+//!
+//! The launch:
+//! 7. `wait_first` (`launch/compile/mod.rs`), for programmatic launches;
+//! 8. `persistent` (`pass/transform/persistent`), for persistent forms (`launch/compile/ptx.rs`).
+//!
+//! `prepare`, once for a kernel:
+//! 9. `strip_inline_ptx_semantics` (`pass/legalize/inline_ptx.rs`);
+//! 10. `expand_bit_reverse` (`pass/transform/bit_reverse.rs`);
+//! 11. `expand_scaled_mma` (`pass/legalize/expand_scaled_mma.rs`);
+//! 12. `sink_loads` (`pass/transform/sink_loads.rs`);
+//! 13. `hoist_factor` (`pass/transform/hoist_factor.rs`);
+//! 14. `select_to_branch` (`pass/transform/select_to_branch.rs`).
+//!
+//! `plan`, for each strategy:
+//! 15. `data_partition` (`pass/data_partition`), then `pass::PIPELINE`;
+//! 16. `split_extents` (`pass/split_extents`);
+//! 17. plan search (`plan/plan_search.rs`), which runs 18 to 27 for each candidate.
+//!
+//! `Plan::new` (`plan/kernel_plan.rs`):
+//! 18. `rematerialize` (`plan/rematerialize.rs`); if it changes the module, 20 is omitted;
+//! 19. layout inference (`layout_inference/dispatch.rs`), with the plans of MMAs (`mma`);
+//! 20. `rewrite_mma_loops` (`plan/mma_loops.rs`):
+//!     `register_operands` (`plan/register_operands.rs`),
+//!     `thread_local_reduction` (`pass/transform/thread_local_reduction.rs`),
+//!     `pipeline_dependent_mma` (`pass/transform/pipeline_dependent_mma.rs`), `pass::PIPELINE`, and
+//!     layout inference again.
+//!
+//! `PlannedKernel::scheduled` (`plan/planned_kernel.rs`):
+//! 21. offsets of block-local arrays, and of mbarriers with a wait limit;
+//! 22. `select_tma_stores` (`schedule/store/tma_store.rs`);
+//! 23. `plan_warp_specialization` (`schedule/warp_specialize/plan.rs`), with clusters, stage counts
+//!     and ping-pong;
+//! 24. `allocate_staging_buffers` (`schedule/store/tma_store.rs`), `select_privatized_atomics`
+//!     (`schedule/store/privatize.rs`);
+//! 25. steps (`schedule/build.rs`), `insert_waits` (`schedule/pipeline/mma_waits.rs`),
+//!     `insert_sub_steps` (`schedule/sub_steps/walk.rs`), again with fewer hoisted operands and
+//!     double buffers if they cost other steps shared memory;
+//! 26. `overlap_work_with_mmas` (`schedule/pipeline/mma_overlap.rs`);
+//! 27. `insert_try_waits` (`schedule/pipeline/try_wait.rs`), `order_mmas`
+//!     (`schedule/pipeline/mma_order.rs`). Verifiers run after 25, 26 and each of 27.
+//!
+//! `lower` and `emit` (`lower/driver.rs`):
+//! 28. instructions of each step (`lower/dispatch.rs`);
+//! 29. workarounds (`workarounds/mod.rs`);
+//! 30. multiplications to 64 bits (`mul_wide.rs`);
+//! 31. `.minnctapersm` (`register_pressure.rs`);
+//! 32. text (`isa/emit.rs`).
+//!
+//! `compile_form` (`launch/compile/ptx.rs`) repeats 9 to 32 with one CTA per SM after spills.
+//! `relax_floats` (`pass/transform/relax_floats.rs`) runs for a remark alone.
 
 use std::borrow::Cow;
 
@@ -38,22 +100,22 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 /// place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let module = prepare(module, options);
-    let mut candidates = Candidates::new(&module, target, options)?;
-    while let Some(plan) = candidates.next_plan() {
+    let mut strategies = PlanStrategies::new(&module, target, options)?;
+    while let Some(plan) = strategies.next_plan() {
         let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
         let name = symbol(&entry.name);
         let kernel = PlannedKernel::scheduled(planned, plan.layouts, &plan.options, Verification::EachPass);
         let lowering = lower::lower(kernel, entry, &name);
         match lower::emit(lowering, entry, &name, &plan.options) {
             Ok(mut compiled) => {
-                candidates.explain(&mut compiled.remarks);
+                strategies.explain(&mut compiled.remarks);
                 compiled.remarks.fast_float_mode = fast_float_mode(&module, target, options);
                 return Ok(compiled);
             }
-            Err(problems) => candidates.reject(problems),
+            Err(problems) => strategies.reject(problems),
         }
     }
-    Err(candidates.into_error())
+    Err(strategies.into_error())
 }
 
 /// Minimum gain of the fast float mode that a remark states.
@@ -93,17 +155,17 @@ pub(crate) fn with_plan<T>(
     inspect: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
     let module = prepare(module, options);
-    let mut candidates = Candidates::new(&module, target, options)?;
-    while let Some(plan) = candidates.next_plan() {
+    let mut strategies = PlanStrategies::new(&module, target, options)?;
+    while let Some(plan) = strategies.next_plan() {
         let body = plan.entry().body;
         let kernel = PlannedKernel::scheduled(&plan.module, plan.layouts, &plan.options, Verification::Off);
         if kernel.errors.is_empty() {
-            let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.blocks());
+            let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.ctas_per_sm());
             return Ok(inspect(&CostInput { context, body, schedule, blocks, launched }));
         }
-        candidates.reject(kernel.errors);
+        strategies.reject(kernel.errors);
     }
-    Err(candidates.into_error())
+    Err(strategies.into_error())
 }
 
 /// A schedule, with the kernel that it belongs to.
@@ -131,8 +193,8 @@ pub(crate) fn with_schedule<T>(
     inspect: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
-    let mut candidates = Candidates::new(&module, target, options)?;
-    while let Some(plan) = candidates.next_plan() {
+    let mut strategies = PlanStrategies::new(&module, target, options)?;
+    while let Some(plan) = strategies.next_plan() {
         let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
         let kernel = PlannedKernel::scheduled(planned, plan.layouts, &plan.options, Verification::EachPass);
         let lowering = lower::lower(kernel, entry, "kernel");
@@ -140,9 +202,9 @@ pub(crate) fn with_schedule<T>(
             let (context, maps) = (lowering.context(), lowering.maps());
             return Ok(inspect(&Scheduled { context, body: entry.body, schedule: lowering.schedule(), maps }));
         }
-        candidates.reject(lowering.problems().to_vec());
+        strategies.reject(lowering.problems().to_vec());
     }
-    Err(candidates.into_error())
+    Err(strategies.into_error())
 }
 
 /// Expands ops that no instructions are selected for, strips the semantics of inline PTX, and
@@ -194,7 +256,7 @@ struct Strategy {
 impl Strategy {
     /// The strategies for a module, in the order of preference: with data partitions, without, and
     /// without TMA; each first with the plan that the search selects, then with the default plan.
-    fn candidates(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
+    fn in_order(module: &Module, options: &CompileOptions) -> Vec<Strategy> {
         let body = module.entries[0].body;
         let requested = num_warps::requested_data_partitions(module, body, options);
         let mut kinds = vec![(1, options.tma)];
@@ -214,7 +276,7 @@ impl Strategy {
 
 /// The plans of a kernel, one for each strategy, and the reasons against those that a stage
 /// rejects.
-struct Candidates<'a> {
+struct PlanStrategies<'a> {
     module: &'a Module,
     target: Target,
     options: &'a CompileOptions,
@@ -227,15 +289,23 @@ struct Candidates<'a> {
     rejected: Vec<(Strategy, Vec<Diagnostic>)>,
 }
 
-impl<'a> Candidates<'a> {
-    /// Returns the candidates for a module of one entry.
-    fn new(module: &'a Module, target: Target, options: &'a CompileOptions) -> Result<Candidates<'a>> {
+impl<'a> PlanStrategies<'a> {
+    /// Returns the strategies for a module of one entry.
+    fn new(module: &'a Module, target: Target, options: &'a CompileOptions) -> Result<PlanStrategies<'a>> {
         if module.entries.len() != 1 {
             let message = format!("a module of one entry is needed, not of {}", module.entries.len());
             return Err(Error::Unsupported(vec![Diagnostic::new(message, None)]));
         }
-        let strategies = Strategy::candidates(module, options).into_iter();
-        Ok(Candidates { module, target, options, strategies, last: None, considered: Vec::new(), rejected: Vec::new() })
+        let strategies = Strategy::in_order(module, options).into_iter();
+        Ok(PlanStrategies {
+            module,
+            target,
+            options,
+            strategies,
+            last: None,
+            considered: Vec::new(),
+            rejected: Vec::new(),
+        })
     }
 
     /// Plans the kernel by the next strategy that has a plan.
@@ -358,7 +428,7 @@ pub fn rewritten(module: &Module) -> Module {
 #[doc(hidden)]
 pub fn run_passes(module: &Module, target: Target, options: &CompileOptions) {
     let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
-    for strategy in Strategy::candidates(&module, options) {
+    for strategy in Strategy::in_order(&module, options) {
         // A rejected strategy has passes, too.
         let _ = plan(&module, target, options, strategy, &mut Vec::new());
     }

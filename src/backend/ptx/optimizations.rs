@@ -56,9 +56,9 @@ registry! {
     DataPartition, "data_partition", "plan/num_warps", "Division of the rows of a tile among consumer groups.";
     // Softmax of rows of 65,536 f32: 268 bytes of spill stores without it.
     RematerializeLoads, "rematerialize_loads", "plan/kernel_plan", "Repeated loads of tiles that fill the registers.";
-    ThreadLocalReduction, "thread_local_reduction", "plan/overlap_mmas", "Partial sums of each thread across iterations.";
-    PipelineDependentMma, "pipeline_dependent_mma", "plan/overlap_mmas", "Dependent MMAs in the next iteration.";
-    RegisterOperands, "register_operands", "plan/overlap_mmas", "Left operands of loops in registers.";
+    ThreadLocalReduction, "thread_local_reduction", "plan/mma_loops", "Partial sums of each thread across iterations.";
+    PipelineDependentMma, "pipeline_dependent_mma", "plan/mma_loops", "Dependent MMAs in the next iteration.";
+    RegisterOperands, "register_operands", "plan/mma_loops", "Left operands of loops in registers.";
     // A gather of rows by pointers (embedding): one access for each element without it.
     PointerContiguity, "pointer_contiguity", "layout_inference/ops/pointer_access", "Vector accesses through pointer tiles.";
     DeferredLoad, "deferred_load", "layout_inference/ops/view_access", "Loads of small tiles in the layout of their use.";

@@ -101,7 +101,7 @@ fn is_shared(special: Special) -> bool {
 pub fn live_registers(function: &Function) -> u32 {
     let mut numbers = Numbers::new(function);
     numbers.leave_out_shared(function);
-    let mut blocks = blocks(function);
+    let mut blocks = basic_blocks(function);
     follow(function, &mut blocks, &numbers);
     let mut live = Live { member: vec![false; numbers.widths.len()], weight: 0 };
     let mut most = 0;
@@ -211,13 +211,13 @@ fn instructions(function: &Function) -> impl Iterator<Item = &Inst> {
 
 /// Returns the number of CTAs that an SM can hold if ptxas uses `spare` registers
 /// more than the kernel needs.
-pub fn fitting_blocks(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
+pub fn fitting_ctas(function: &Function, target: Target, shared_bytes: u32, spare: u32) -> u32 {
     let warps = function.threads / WARP_SIZE;
     target.multiprocessor().fitting_blocks(warps, live_registers(function) + spare, shared_bytes).max(1)
 }
 
 /// Splits the body at labels and jumps.
-fn blocks(function: &Function) -> Vec<BasicBlock> {
+fn basic_blocks(function: &Function) -> Vec<BasicBlock> {
     let mut blocks: Vec<BasicBlock> = Vec::new();
     let mut labels: FxHashMap<Label, usize> = FxHashMap::default();
     let mut start = 0;

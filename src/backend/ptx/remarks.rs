@@ -236,7 +236,7 @@ impl CodeRemarks {
         self.live_registers = super::register_pressure::live_registers(function);
         // Consumer warps acquire registers that the producer releases.
         let taken = function.lines.iter().filter_map(|line| match line {
-            Line::Inst(Inst { op: Opcode::SetMaxNReg { inc: true }, srcs, .. }) => match srcs[..] {
+            Line::Inst(Inst { op: Opcode::Setmaxnreg { inc: true }, srcs, .. }) => match srcs[..] {
                 [Arg::One(Operand::Imm(count))] => u32::try_from(count).ok(),
                 _ => None,
             },

@@ -15,7 +15,7 @@ use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::guard_check::GuardCheck;
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
 use crate::launch::compile::preconditions::Preconditions;
-use crate::launch::compile::ptx::Maps;
+use crate::launch::compile::ptx::TensorMapUse;
 use crate::launch::compile::tileir::assembled;
 use crate::launch::compile::{PassMode, optimize};
 use crate::launch::grid::IntoGrid;
@@ -359,7 +359,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
 fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
     // The grid of a launch of the file is unknown, so clusters are not possible.
     let hints = Hints { num_ctas: None, trace: false, ..source.hints };
-    let code = settled(&source.module, source.target, hints, Maps::Allowed)?;
+    let code = settled(&source.module, source.target, hints, TensorMapUse::Allowed)?;
     // The parameters of an entry are those of the trace, in order.
     let pointers = tileir::params(&source.module);
     let param = |kind: &ParamKind| match kind {

@@ -33,7 +33,7 @@ pub mod seen {
     use crate::backend::tileir::{self, CompileOptions, Guards};
     use crate::error::Result;
     use crate::kernel::{Arguments, Bound, Kernel, KernelArgs, LaunchArg};
-    use crate::launch::compile::ptx::{Maps, generate};
+    use crate::launch::compile::ptx::{TensorMapUse, generate};
     use crate::launch::grid::Grid;
     use crate::launch::inspect::text::traced;
     use crate::runtime::Device;
@@ -48,7 +48,7 @@ pub mod seen {
         for target in ["sm_80", "sm_90a"] {
             let target: Target = target.parse().expect("a target");
             let module = traced(&Bound::new(kernel, args).call())?.0;
-            let text = generate(&module, target, Hints::default(), Maps::Allowed)?.text;
+            let text = generate(&module, target, Hints::default(), TensorMapUse::Allowed)?.text;
             CODE.with_borrow_mut(|code| code.push(text));
         }
         Ok(())

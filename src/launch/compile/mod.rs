@@ -1,4 +1,6 @@
 //! Compilation of a trace to an executable: passes, then the back end.
+//!
+//! The head of `backend/ptx/compile.rs` lists all passes in order, those of this file first.
 
 use super::checks::Recorded;
 use super::checks::races::RaceCheck;
@@ -17,7 +19,7 @@ use crate::runtime::{Backend, Device};
 use crate::util::{report, span};
 use executable::{Code, Executable, GpuCode};
 use preconditions::Preconditions;
-use ptx::Maps;
+use ptx::TensorMapUse;
 
 /// Form of the code of a trace.
 #[derive(Clone, Copy, PartialEq)]
@@ -91,7 +93,7 @@ pub(super) fn optimize_watched(
     look: &mut dyn FnMut(&'static str, &Module),
 ) -> Result<(Module, Option<Module>)> {
     verify(&module).map_err(Error::Kernel)?;
-    pass::check_cluster_uniformity(&module).map_err(Error::Kernel)?;
+    pass::check_cluster_exchanges(&module).map_err(Error::Kernel)?;
     pass::check_rowwise(&module).map_err(Error::Kernel)?;
     module.rowwise.clear();
     if mode.form == Form::Optimized {
@@ -172,12 +174,12 @@ pub(super) fn compile(
 ///
 /// # Errors
 /// The first error, if the second form fails, too.
-fn within_limits<T>(maps: Maps<'_>, build: impl Fn(Maps<'_>) -> Result<T>) -> Result<T> {
+fn within_limits<T>(maps: TensorMapUse<'_>, build: impl Fn(TensorMapUse<'_>) -> Result<T>) -> Result<T> {
     build(maps).or_else(|problem| match (&problem, maps) {
-        (Error::Compile { stage, log, .. }, Maps::Allowed) => {
+        (Error::Compile { stage, log, .. }, TensorMapUse::Allowed) => {
             let log: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
             let reason = format!("{stage} refused the form with tensor maps: {}", log.join("; "));
-            build(Maps::Without(&reason)).map_err(|_| problem)
+            build(TensorMapUse::Rejected(&reason)).map_err(|_| problem)
         }
         _ => Err(problem),
     })
@@ -211,8 +213,8 @@ fn build(
             Code::Gpu(tileir::compile(name, &module, gpu, request.hints, guards, &dump)?)
         }
         Some(gpu) => {
-            let build = |maps: Maps<'_>| ptx::compile(name, &module, gpu, request.hints, maps, &dump);
-            Code::Gpu(within_limits(Maps::for_module(&module), build)?)
+            let build = |maps: TensorMapUse<'_>| ptx::compile(name, &module, gpu, request.hints, maps, &dump);
+            Code::Gpu(within_limits(TensorMapUse::for_module(&module), build)?)
         }
     };
     match &mut code {
@@ -258,9 +260,9 @@ mod tests {
 
     #[test]
     fn the_form_without_tensor_maps_knows_why_the_assembler_refused_the_other() {
-        let reason = within_limits(Maps::Allowed, |maps| match maps {
-            Maps::Allowed => Err(refused()),
-            Maps::Without(reason) => Ok(reason.to_owned()),
+        let reason = within_limits(TensorMapUse::Allowed, |maps| match maps {
+            TensorMapUse::Allowed => Err(refused()),
+            TensorMapUse::Rejected(reason) => Ok(reason.to_owned()),
         });
         let wanted =
             "the driver's PTX assembler refused the form with tensor maps: ptxas error : one; ptxas fatal : two";
@@ -272,16 +274,16 @@ mod tests {
         let built = |maps, problem: &dyn Fn() -> Error| {
             let forms = RefCell::new(Vec::new());
             let result = within_limits(maps, |maps| {
-                forms.borrow_mut().push(matches!(maps, Maps::Allowed));
+                forms.borrow_mut().push(matches!(maps, TensorMapUse::Allowed));
                 Err::<(), _>(problem())
             });
             (forms.into_inner(), result.unwrap_err().to_string())
         };
-        let (forms, problem) = built(Maps::Allowed, &refused);
+        let (forms, problem) = built(TensorMapUse::Allowed, &refused);
         assert_eq!(forms, [true, false]);
         assert!(problem.contains("ptxas error : one"), "{problem}");
-        assert_eq!(built(Maps::Without("globals"), &refused).0, [false]);
-        assert_eq!(built(Maps::Allowed, &|| Error::NoDevice("none".to_owned())).0, [true]);
+        assert_eq!(built(TensorMapUse::Rejected("globals"), &refused).0, [false]);
+        assert_eq!(built(TensorMapUse::Allowed, &|| Error::NoDevice("none".to_owned())).0, [true]);
     }
 }
 pub(super) mod assert_report;

@@ -8,7 +8,7 @@ use std::io;
 use std::process::{Command, Output, Stdio};
 
 use super::check_hints::assembly;
-use super::ptx::{Maps, generate};
+use super::ptx::{TensorMapUse, generate};
 use crate::backend::Hints;
 use crate::backend::ptx;
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ use crate::target::Target;
 use crate::util::temp_dir::TemporaryFolder;
 
 /// Generates PTX as a launch does.
-pub(crate) fn settled(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
+pub(crate) fn settled(module: &Module, target: Target, hints: Hints, maps: TensorMapUse<'_>) -> Result<ptx::Compiled> {
     let mut code = generate(module, target, hints, maps)?;
     let mut asked = None;
     if code.min_blocks > 1 && hints.occupancy.is_none() {

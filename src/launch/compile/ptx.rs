@@ -31,38 +31,43 @@ use crate::util::report;
 
 /// Use of tensor maps by a kernel. Without them it has no warp specialization.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Maps<'a> {
+pub(crate) enum TensorMapUse<'a> {
     /// The kernel may have tensor maps.
     Allowed,
     /// The kernel has no tensor maps, for this reason.
-    Without(&'a str),
+    Rejected(&'a str),
 }
 
-impl Maps<'_> {
+impl TensorMapUse<'_> {
     /// Returns the choice for a module. A kernel with globals has one form, which must support all
     /// arrays.
-    pub fn for_module(module: &Module) -> Maps<'static> {
+    pub fn for_module(module: &Module) -> TensorMapUse<'static> {
         match module.globals.is_empty() {
-            true => Maps::Allowed,
-            false => {
-                Maps::Without("a kernel with globals has one form, which runs for arrays without tensor maps, too")
-            }
+            true => TensorMapUse::Allowed,
+            false => TensorMapUse::Rejected(
+                "a kernel with globals has one form, which runs for arrays without tensor maps, too",
+            ),
         }
     }
 
     pub fn are_allowed(self) -> bool {
-        matches!(self, Maps::Allowed)
+        matches!(self, TensorMapUse::Allowed)
     }
 }
 
 /// Generates PTX.
-pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: Maps<'_>) -> Result<ptx::Compiled> {
+pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: TensorMapUse<'_>) -> Result<ptx::Compiled> {
     generate_by(module, target, &options(hints, maps.are_allowed())?, maps)
 }
 
-fn generate_by(module: &Module, target: Target, options: &CompileOptions, maps: Maps<'_>) -> Result<ptx::Compiled> {
+fn generate_by(
+    module: &Module,
+    target: Target,
+    options: &CompileOptions,
+    maps: TensorMapUse<'_>,
+) -> Result<ptx::Compiled> {
     let mut code = ptx::compile(module, target, options)?;
-    if let Maps::Without(reason) = maps {
+    if let TensorMapUse::Rejected(reason) = maps {
         code.remarks.tma_rejected = Some(reason.to_owned());
     }
     if let Some(what) = code.remarks.spill_warning(OVERFULL) {
@@ -277,7 +282,7 @@ fn warn_once(kernel: &str, what: &str) {
 }
 
 /// Returns the same kernel with other hints, or without tensor maps, to be compiled on demand.
-fn other(source: Arc<Source>, hints: Hints, maps: Maps<'static>) -> KernelVariant {
+fn other(source: Arc<Source>, hints: Hints, maps: TensorMapUse<'static>) -> KernelVariant {
     KernelVariant::new(move || {
         let Source { name, module, gpu, is_persistent, .. } = &*source;
         let form = match (is_persistent, maps.are_allowed()) {
@@ -304,7 +309,7 @@ fn persistent(source: &Arc<Source>, ctas: u32) -> Option<Box<PersistentVariant>>
     let source = Source { name: source.name.clone(), module: form, gpu, hints: *hints, is_persistent: true };
     Some(Box::new(PersistentVariant {
         min_tile_blocks: if hints.persistent == Some(true) { 1 } else { MIN_ROUNDS * u64::from(ctas) },
-        variant: other(Arc::new(source), *hints, Maps::Allowed),
+        variant: other(Arc::new(source), *hints, TensorMapUse::Allowed),
         is_rejected: AtomicBool::new(false),
     }))
 }
@@ -319,7 +324,7 @@ pub(crate) fn compile(
     module: &Module,
     gpu: &'static Gpu,
     hints: Hints,
-    maps: Maps<'_>,
+    maps: TensorMapUse<'_>,
     dump: &Dump,
 ) -> Result<GpuCode> {
     compile_form(name, module, gpu, hints, maps, dump, false)
@@ -330,7 +335,7 @@ fn compile_form(
     module: &Module,
     gpu: &'static Gpu,
     hints: Hints,
-    maps: Maps<'_>,
+    maps: TensorMapUse<'_>,
     dump: &Dump,
     is_persistent: bool,
 ) -> Result<GpuCode> {
@@ -405,9 +410,11 @@ fn completed(
         let is_wanted = loads_by_tma || source.hints.persistent == Some(true);
         persistent_form = if is_wanted { persistent(&source, ctas) } else { None };
         let hints = source.hints;
-        let without_maps = other(source.clone(), hints, Maps::Without("arrays of this launch have no tensor maps"));
+        let without_maps =
+            other(source.clone(), hints, TensorMapUse::Rejected("arrays of this launch have no tensor maps"));
         let exchanges = source.module.cluster_size(source.module.entries[0].body).is_some();
-        let without_cluster = (!exchanges).then(|| other(source, Hints { num_ctas: None, ..hints }, Maps::Allowed));
+        let without_cluster =
+            (!exchanges).then(|| other(source, Hints { num_ctas: None, ..hints }, TensorMapUse::Allowed));
         Box::new(TmaVariant { maps, without_maps, without_cluster })
     });
     Ok(GpuCode {
@@ -482,7 +489,7 @@ fn assembled(
     }
     let load = |cubin: &Cubin| GpuKernel::load(gpu, &cubin.bytes, entry, config);
     let disk = DiskCache::from_env();
-    let key = content_key(gpu, text, assembly)?;
+    let key = cubin_key(gpu, text, assembly)?;
     // A cubin that the driver rejects despite a correct checksum is a cache miss, too.
     let kept = disk.as_ref().and_then(|disk| disk.get(&key)).and_then(|bytes| unpack(&bytes));
     if let Some(found) = kept.and_then(|cubin| load(&cubin).ok().map(|kernel| (kernel, cubin))) {
@@ -499,7 +506,7 @@ fn assembled(
 
 /// Returns the cache key of machine code. The options of the assembler are in [`assemble`]; change
 /// the first part of the key with them.
-fn content_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
+fn cubin_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
     let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
     Ok(ContentKey::new(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
 }

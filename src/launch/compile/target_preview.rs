@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use super::ptx::{self, Maps};
+use super::ptx::{self, TensorMapUse};
 use crate::backend::Hints;
 use crate::error::Result;
 use crate::ir::Module;
@@ -28,7 +28,7 @@ fn target() -> Option<Target> {
 /// If a file cannot be written.
 pub(super) fn generate(name: &str, module: &Module, hints: Hints, dump: &Dump) -> Result<()> {
     let Some(target) = target().filter(|_| remarks::wanted() || dump.is_wanted()) else { return Ok(()) };
-    let code = match ptx::generate(module, target, hints, Maps::for_module(module)) {
+    let code = match ptx::generate(module, target, hints, TensorMapUse::for_module(module)) {
         Ok(code) => code,
         Err(problem) => {
             report::requested(format_args!("{name}: no code for {target}: {problem}\n"));

@@ -10,7 +10,7 @@ use super::doctor::doctor;
 use crate::cache::disk::ContentKey;
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::launch::compile::ptx::{Maps, generate};
+use crate::launch::compile::ptx::{TensorMapUse, generate};
 use crate::launch::file::name_for_file;
 use crate::launch::options::CompileRequest;
 use crate::runtime::Device;
@@ -52,7 +52,7 @@ impl Case<'_> {
         );
         let ptx = self.device.target().and_then(|target| {
             let module = optimize(self.kernel, self.trace.clone()).ok()?;
-            Some(generate(&module, target, self.request.hints, Maps::Allowed).ok()?.text)
+            Some(generate(&module, target, self.request.hints, TensorMapUse::Allowed).ok()?.text)
         });
         let files = [("report.txt", Some(summary)), ("trace.ir", Some(text)), ("kernel.ptx", ptx)];
         let written = std::fs::create_dir_all(&own).and_then(|()| {

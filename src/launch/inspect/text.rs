@@ -13,7 +13,7 @@ use crate::launch::checks::Recorded;
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::offline_ptxas::{self, settled};
 use crate::launch::compile::preconditions::Preconditions;
-use crate::launch::compile::ptx::{self, Maps};
+use crate::launch::compile::ptx::{self, TensorMapUse};
 use crate::launch::compile::{PassMode, check_determinism, optimize, optimize_watched};
 use crate::launch::exact_mode;
 use crate::launch::grid::IntoGrid;
@@ -212,9 +212,14 @@ impl Inspection {
         Ok(self.module(self.mode())?.to_text(PrintOptions::default()))
     }
 
-    /// Returns the Tile IR of the trace (`trace`) and after each pass that changed it, with the
-    /// name of the pass. Values keep their names, so that a comparison of two texts shows the
-    /// effect of a pass.
+    /// Returns the Tile IR before the optimization passes (`trace`), and after each of them that
+    /// changed it, with the name of the pass. Values keep their names, so that a comparison of two
+    /// texts shows the effect of a pass.
+    ///
+    /// These are the passes that all back ends share. Passes of one back end follow them:
+    /// [`schedule`](Inspection::schedule) and [`tile_ir`](Inspection::tile_ir) return their
+    /// results. Before `trace`, needless checks are removed, and preconditions of a launch are
+    /// split off.
     ///
     /// ```
     /// use cutlet as ct;
@@ -282,7 +287,7 @@ impl Inspection {
     #[track_caller]
     pub fn layouts(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        Ok(ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?.layout)
+        Ok(ptx::generate(&module, self.target, self.hints, TensorMapUse::for_module(&module))?.layout)
     }
 
     /// Returns the schedule of the ptx back end: the steps of each warp role before the emission of
@@ -306,7 +311,7 @@ impl Inspection {
     #[track_caller]
     pub fn schedule(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        ptx::schedule(&module, self.target, self.hints, Maps::for_module(&module).are_allowed())
+        ptx::schedule(&module, self.target, self.hints, TensorMapUse::for_module(&module).are_allowed())
     }
 
     /// Returns the [schedule](Inspection::schedule) with the values that have no instructions
@@ -326,7 +331,7 @@ impl Inspection {
     #[track_caller]
     pub fn full_schedule(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        ptx::full_schedule(&module, self.target, self.hints, Maps::for_module(&module).are_allowed())
+        ptx::full_schedule(&module, self.target, self.hints, TensorMapUse::for_module(&module).are_allowed())
     }
 
     /// Returns a timeline of the [schedule](Inspection::schedule) by the cost model, as an SVG
@@ -353,7 +358,7 @@ impl Inspection {
     #[track_caller]
     pub fn timeline_svg(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        ptx::picture(&self.name, &module, self.target, self.hints, Maps::for_module(&module).are_allowed())
+        ptx::picture(&self.name, &module, self.target, self.hints, TensorMapUse::for_module(&module).are_allowed())
     }
 
     /// Returns the PTX. With `CUTLET_REMARKS=1` the remarks are written to standard error.
@@ -372,7 +377,7 @@ impl Inspection {
     #[track_caller]
     pub fn ptx(&self) -> Result<String> {
         let module = self.module_for_ptx()?;
-        let code = ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))?;
+        let code = ptx::generate(&module, self.target, self.hints, TensorMapUse::for_module(&module))?;
         remarks::emit_code_remarks(&code, code.min_blocks > 1);
         Ok(code.text)
     }
@@ -402,7 +407,7 @@ impl Inspection {
     #[track_caller]
     pub fn spills(&self) -> Result<Spills> {
         let module = self.module_for_ptx()?;
-        let code = settled(&module, self.target, self.hints.line_info(true), Maps::for_module(&module))?;
+        let code = settled(&module, self.target, self.hints.line_info(true), TensorMapUse::for_module(&module))?;
         offline_ptxas::spills(&code, self.target, self.hints)
     }
 
@@ -410,7 +415,7 @@ impl Inspection {
     #[cfg(test)]
     pub(crate) fn compiled(&self) -> Result<crate::backend::ptx::Compiled> {
         let module = self.module_for_ptx()?;
-        ptx::generate(&module, self.target, self.hints, Maps::for_module(&module))
+        ptx::generate(&module, self.target, self.hints, TensorMapUse::for_module(&module))
     }
 
     /// Returns the optimized module, as a launch compiles it for the ptx back end.

@@ -14,7 +14,7 @@ use std::time::Instant;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::{check_conditions, proof_arguments, unproved};
-use crate::cache::kernel_cache::{Identity, MemoryCache, Slot, Wanted, hash_words};
+use crate::cache::kernel_cache::{Identity, IdentityRef, MemoryCache, Slot, hash_words};
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::{Module, Type, verify};
@@ -85,7 +85,7 @@ fn traced(call: &Call<'_>, device: Device, request: CompileRequest) -> Result<Kn
         let trace = call.trace(&call.name())?;
         let hash = hash_words(hash_trace(&trace), key.words());
         let identity = || Identity::Trace(Box::new(trace.clone()));
-        let slot = known().slot(hash, key.words(), &Wanted::Trace(&trace), &identity);
+        let slot = known().slot(hash, key.words(), &IdentityRef::Trace(&trace), &identity);
         slot.fill(|| Ok(ProvedKernel::new(trace.clone())))?;
         return Ok(slot);
     };
@@ -103,7 +103,7 @@ fn traced(call: &Call<'_>, device: Device, request: CompileRequest) -> Result<Kn
         Identity::Type(id, constants)
     };
     let hash = hash_words(seed.finish(), key.words());
-    let slot = known().slot(hash, key.words(), &Wanted::Type(id, &same_constants), &identity);
+    let slot = known().slot(hash, key.words(), &IdentityRef::Type(id, &same_constants), &identity);
     if slot.get().is_none() {
         // Not in a closure: `track_caller` does not apply inside it.
         let trace = call.trace(&call.name())?;

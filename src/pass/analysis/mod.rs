@@ -4,7 +4,7 @@
 //! Input: a module. Output: properties of its values. An analysis neither changes the module nor
 //! uses a transformation.
 
-pub(super) mod cluster_uniformity;
+pub(super) mod cluster_exchanges;
 pub(super) mod determinism;
 pub(super) mod float_sign;
 pub(super) mod int_range;

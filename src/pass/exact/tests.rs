@@ -2,7 +2,9 @@
 
 use super::dispatch::is_float_tile;
 use super::exact;
-use crate::ir::{Module, verify};
+use crate::dtype::DType;
+use crate::ir::op_table::Class;
+use crate::ir::{Builder, Module, Opcode, Type, verify};
 use crate::pass::optimize;
 use crate::pass::tests::random;
 use crate::util::test_sample::one_in;
@@ -48,4 +50,30 @@ fn an_op_without_a_form_is_named() {
     let problems = exact(&mut module).expect_err("there is no form");
     let problem = problems[0].to_string();
     assert!(problem.contains("exact mode: `multimem_reduce_view_tko`"), "{problem}");
+}
+
+/// A new float op needs an arm in `arithmetic`, for which the compiler does not ask.
+#[test]
+fn each_elementwise_op_of_floats_has_a_form() {
+    let is_of_floats = |code: Opcode| {
+        matches!(code.spec().class, Class::FloatUnary | Class::FloatBinary | Class::FloatTernary | Class::CmpF)
+            || code == Opcode::PowI
+    };
+    let mut count = 0;
+    for &code in Opcode::ALL.iter().filter(|&&code| is_of_floats(code)) {
+        let mut b = Builder::new();
+        b.begin_entry("k", &[]);
+        let one = b.splat(DType::F32, u64::from(1f32.to_bits()), &[8]);
+        let mut operands = vec![one; code.spec().operands.len()];
+        if code == Opcode::PowI {
+            operands[1] = b.splat(DType::I32, 2, &[8]);
+        }
+        let ty = b.module.intern(Type::tile(if code == Opcode::CmpF { DType::I1 } else { DType::F32 }, &[8]));
+        b.simple(code, &operands, vec![], ty);
+        b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
+        let mut module = b.module;
+        exact(&mut module).unwrap_or_else(|problems| panic!("{code:?}: {}", problems[0]));
+        count += 1;
+    }
+    assert!(count > 25, "{count} ops");
 }

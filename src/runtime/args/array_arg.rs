@@ -109,7 +109,7 @@ pub(crate) fn array_form<T: Element, const R: usize>(writes: bool, facts: ArrayI
 
 /// Returns the facts in one word: 2 bits of widths, 8 bits of alignment, 3 * 16 bits of dimensions.
 #[inline]
-pub(crate) fn facts_word(facts: ArrayInfo) -> u64 {
+pub(crate) fn specialization_word(facts: ArrayInfo) -> u64 {
     let ArrayInfo { index64, extent64, base_align, unit_stride, extent_div16, stride_div16 } = facts;
     u64::from(index64)
         | u64::from(extent64) << 1
@@ -141,7 +141,7 @@ macro_rules! array_argument {
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
-                key.push(facts_word(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout)));
+                key.push(specialization_word(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout)));
             }
 
             fn forms(&self, out: &mut Vec<ArgSignature>) {
@@ -318,7 +318,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
     fn into_output(self) {}
 
     fn key(&self, key: &mut WordWriter) {
-        key.push(facts_word(self.facts()));
+        key.push(specialization_word(self.facts()));
     }
 
     fn forms(&self, out: &mut Vec<ArgSignature>) {

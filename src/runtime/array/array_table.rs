@@ -9,7 +9,7 @@ use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::error::{Error, Result};
 use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
-use crate::runtime::args::array_arg::{Form, facts_word, form};
+use crate::runtime::args::array_arg::{Form, form, specialization_word};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::GraphResource;
 use crate::sealed::Sealed;
@@ -191,7 +191,7 @@ macro_rules! table_argument {
 
             #[inline]
             fn key(&self, key: &mut WordWriter) {
-                key.push(facts_word(self.list.facts));
+                key.push(specialization_word(self.list.facts));
             }
 
             fn forms(&self, out: &mut Vec<ArgSignature>) {

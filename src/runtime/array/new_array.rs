@@ -93,7 +93,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
     type Output = DeviceArray<T, R>;
 
     fn key(&self, key: &mut WordWriter) {
-        key.push(crate::runtime::args::array_arg::facts_word(self.facts()));
+        key.push(crate::runtime::args::array_arg::specialization_word(self.facts()));
     }
 
     fn forms(&self, out: &mut Vec<ArgSignature>) {

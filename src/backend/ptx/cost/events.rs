@@ -9,7 +9,7 @@ use super::resource_use::{Resource, ResourceUse};
 use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
-    For, HoistedOperand, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StageCount, Step,
+    For, HoistedOperand, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StagesPerIteration, Step,
     StripMine, StripRole, SubStep, WarpRole,
 };
 use crate::ir::{BlockId, Module, OpId, Opcode, Value};
@@ -108,7 +108,7 @@ pub struct LoopTiming {
     /// The loop contains loops.
     pub outer: bool,
     /// Stages of each pipeline that an iteration consumes, of a ping-pong loop.
-    pub pingpong: Option<Vec<StageCount>>,
+    pub pingpong: Option<Vec<StagesPerIteration>>,
     pub cp_async: Option<CpAsyncTiming>,
     /// The loop contains MMAs.
     pub has_mma: bool,

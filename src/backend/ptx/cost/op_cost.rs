@@ -228,7 +228,7 @@ impl OpCosts<'_, '_> {
     fn moved(&self, value: Value, required: &Layout) -> OpCost {
         let inference = &self.context.inference;
         let (count, bytes) = extent(self.context.module, value);
-        if count <= 1 || inference.source(value) != ValueOrigin::Register {
+        if count <= 1 || inference.origin(value) != ValueOrigin::Register {
             return OpCost::default();
         }
         let differs = |own: &Layout| own.shape() == required.shape() && !own.is_same(required);
@@ -284,7 +284,7 @@ impl OpCosts<'_, '_> {
         let usage = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
         let far = ResourceUse::new(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
         let mut cost = OpCost { usage, background: far, arrives: !writes, ..OpCost::default() };
-        if let Some(required) = inference.accesses.get(&id).filter(|_| writes) {
+        if let Some(required) = inference.op_layouts.get(&id).filter(|_| writes) {
             let moved = self.moved(tile, required);
             cost.usage += moved.usage;
             cost.barriers += moved.barriers;
@@ -295,7 +295,7 @@ impl OpCosts<'_, '_> {
     /// Returns the bytes of one access of a thread.
     fn width(&self, id: OpId, view: Option<Value>) -> f64 {
         let inference = &self.context.inference;
-        let Some(layout) = inference.accesses.get(&id) else { return VECTOR_BYTES };
+        let Some(layout) = inference.op_layouts.get(&id) else { return VECTOR_BYTES };
         let shape = view.and_then(|view| ViewShape::of(self.context.module, view));
         let Some(shape) = shape else { return VECTOR_BYTES };
         let run = (0..layout.shape().len()).map(|axis| layout.vector_len(axis)).max().unwrap_or(1);
@@ -312,7 +312,7 @@ impl OpCosts<'_, '_> {
 
     fn reduce(&self, id: OpId) -> OpCost {
         let op = self.context.module.op(id);
-        let layout = match self.context.inference.accesses.get(&id) {
+        let layout = match self.context.inference.op_layouts.get(&id) {
             Some(layout) => layout.clone(),
             None => self.context.inference.natural_or_default(op.operands[0]),
         };

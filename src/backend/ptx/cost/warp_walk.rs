@@ -496,11 +496,11 @@ impl WarpGroupState {
         if let Some(counts) = &timing.pingpong {
             self.iteration = iteration;
             for (pipeline, count) in counts.iter().enumerate() {
-                let of_loops = count.per_iteration_of.iter().map(|&op| {
+                let of_loops = count.per_trip_of.iter().map(|&op| {
                     let known = programs.loops.iter().find(|timing| timing.op == op);
                     known.map_or(0, |timing| timing.simulated as usize)
                 });
-                self.consumed[pipeline] = iteration * (count.fixed as usize + of_loops.sum::<usize>());
+                self.consumed[pipeline] = iteration * (count.direct as usize + of_loops.sum::<usize>());
             }
         }
         if let (Some(arrival), Some(cp_async)) = (arrival, &timing.cp_async) {

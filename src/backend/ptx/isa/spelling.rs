@@ -180,9 +180,9 @@ impl Display for Opcode {
             Opcode::BulkTensor { rank, copy } => write_bulk(f, Some(rank), copy),
             Opcode::Bulk(copy) => write_bulk(f, None, copy),
             Opcode::BulkPrefetchTensor { rank } => write!(f, "cp.async.bulk.prefetch.tensor.{rank}d.L2.global"),
-            Opcode::BulkWait { read } => write!(f, "cp.async.bulk.wait_group{}", when(read, ".read")),
+            Opcode::BulkWaitGroup { read } => write!(f, "cp.async.bulk.wait_group{}", when(read, ".read")),
             Opcode::Wgmma { n, k, d, a, b } => write!(f, "wgmma.mma_async.sync.aligned.m64n{n}k{k}{d}{a}{b}"),
-            Opcode::SetMaxNReg { inc } => {
+            Opcode::Setmaxnreg { inc } => {
                 write!(f, "setmaxnreg.{}.sync.aligned.u32", if inc { "inc" } else { "dec" })
             }
             Opcode::Bra { uniform } => write!(f, "bra{}", when(uniform, ".uni")),
@@ -205,8 +205,8 @@ impl Opcode {
             Opcode::CvtaFromGlobal => "cvta.global.u64",
             Opcode::CvtaFromLocal => "cvta.local.u64",
             Opcode::CvtaFromShared => "cvta.shared.u64",
-            Opcode::CpAsyncCommit => "cp.async.commit_group",
-            Opcode::CpAsyncWait => "cp.async.wait_group",
+            Opcode::CpAsyncCommitGroup => "cp.async.commit_group",
+            Opcode::CpAsyncWaitGroup => "cp.async.wait_group",
             Opcode::CpAsyncMbarrierArrive => "cp.async.mbarrier.arrive.noinc.shared.b64",
             Opcode::MovMatrix => "movmatrix.sync.aligned.m8n8.trans.b16",
             Opcode::Elect => "elect.sync",
@@ -225,10 +225,10 @@ impl Opcode {
             Opcode::MbarrierTestWait => "mbarrier.test_wait.shared::cta.b64",
             Opcode::MbarrierTestWaitParity => "mbarrier.test_wait.parity.shared::cta.b64",
             Opcode::PrefetchTensormap => "prefetch.tensormap",
-            Opcode::BulkCommit => "cp.async.bulk.commit_group",
+            Opcode::BulkCommitGroup => "cp.async.bulk.commit_group",
             Opcode::WgmmaFence => "wgmma.fence.sync.aligned",
-            Opcode::WgmmaCommit => "wgmma.commit_group.sync.aligned",
-            Opcode::WgmmaWait => "wgmma.wait_group.sync.aligned",
+            Opcode::WgmmaCommitGroup => "wgmma.commit_group.sync.aligned",
+            Opcode::WgmmaWaitGroup => "wgmma.wait_group.sync.aligned",
             Opcode::GridDepWait => "griddepcontrol.wait",
             Opcode::GridDepLaunch => "griddepcontrol.launch_dependents",
             Opcode::NanoSleep => "nanosleep.u32",

@@ -58,7 +58,7 @@ impl Inference<'_> {
             code if code.is_mma() && position == 2 => of(op.results[0]),
             Opcode::LoadView => self.index_list_layout(id, op.group(0)[0]).filter(|_| position > 0),
             Opcode::Gather if position > 0 => of(op.results[0]),
-            Opcode::Gather => self.accesses.get(&id).cloned(),
+            Opcode::Gather => self.op_layouts.get(&id).cloned(),
             Opcode::StoreView if position > 0 => self.index_list_layout(id, op.group(1)[0]),
             Opcode::StoreView
             | Opcode::AtomicRedView
@@ -68,7 +68,7 @@ impl Inference<'_> {
             | Opcode::ClusterAllGather
             | Opcode::Ranks
             | Opcode::LoadPtr
-            | Opcode::StorePtr => self.accesses.get(&id).cloned(),
+            | Opcode::StorePtr => self.op_layouts.get(&id).cloned(),
             Opcode::WithLayout => self.chosen(op),
             code if code.is_elementwise() => of(op.results[0]),
             _ => None,
@@ -96,7 +96,7 @@ impl Inference<'_> {
     fn requested_by_view(&self, id: OpId, requested_layouts: &FxHashMap<Value, Layout>) -> Option<Layout> {
         let op = self.module.op(id);
         let result = op.results[0];
-        (self.source(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))
+        (self.origin(result) == ValueOrigin::View && matches!(self.module.ty(result), Type::Tile { .. }))
             .then(|| requested_layouts.get(&result).map(|requested| self.demand(id, requested)))?
     }
 }

@@ -198,7 +198,7 @@ impl Lowering<'_> {
             MemoryFenceAlias => {
                 // All accesses are fenced before any thread passes the barrier.
                 self.b.fence_proxy(ProxyFence::Alias);
-                self.barrier()
+                self.scheduled_barrier()
             }
             Assert => self.assert(id),
             GetGlobal => self.global_address(op),

@@ -151,7 +151,7 @@ pub fn emit(
     if limits && !has_mmas && exchanging.is_none() && options.occupancy.is_none() {
         // ptxas needs more registers for generic addresses than the text has.
         let spare = if generic { GENERIC_SPARE } else { 0 };
-        function.min_blocks = Some(register_pressure::fitting_blocks(&function, target, shared_bytes, spare));
+        function.min_blocks = Some(register_pressure::fitting_ctas(&function, target, shared_bytes, spare));
     }
     if let Some(registers) = fma_registers.filter(|_| limits && options.occupancy.is_none()) {
         let fitting = target.multiprocessor().fitting_blocks(warps, registers, shared_bytes);

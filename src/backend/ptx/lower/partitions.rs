@@ -33,12 +33,12 @@ impl Lowering<'_> {
         let (warps, groups) = (self.info.inference.num_warps as u32, self.info.pingpong_groups);
         let data_partitions = self.info.data_partitions;
         let consumers = self.info.consumer_warps() * WARP_SIZE;
-        let blocks = self.info.warp_specialized_occupancy();
+        let ctas_per_sm = self.info.warp_specialized_occupancy();
         self.b.function().threads = consumers + self.info.producer_warps() * WARP_SIZE;
-        self.b.function().min_blocks = Some(blocks);
+        self.b.function().min_blocks = Some(ctas_per_sm);
         let count = warp_spec.channels.len();
         let pipelines = buffers.stages;
-        self.sync.group.order_barriers = buffers.order_barriers;
+        self.sync.group.order_mbarriers = buffers.order_mbarriers;
         self.prefetch_store_maps()?;
         self.compare_trip_counts(body, &warp_spec)?;
         self.init_limited_barriers();
@@ -63,14 +63,14 @@ impl Lowering<'_> {
         self.report.remarks.pingpong_groups = (groups > 1).then_some(groups);
         self.report.remarks.data_partitions = (data_partitions > 1).then_some(data_partitions);
         self.sync.role = WarpRole::Consumer;
-        self.lower_consumer_groups(&before, (tid, blocks));
+        self.lower_consumer_groups(&before, (tid, ctas_per_sm));
         self.values.restore(&before);
         self.sync.role = WarpRole::Producer;
         // The registers of these values belong to the consumers.
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         (pipelines.uniform, pipelines.data_partition) = (None, None);
         self.b.place(producer);
-        self.reallocate_registers(false, blocks);
+        self.emit_setmaxnreg(false, ctas_per_sm);
         let is_issuer = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
         let idle = self.b.new_label();
         self.b.bra_if(is_issuer, true, idle, false);
@@ -83,15 +83,15 @@ impl Lowering<'_> {
     }
 
     /// Lowers the sequences of the consumer groups.
-    pub fn lower_consumer_groups(&mut self, before: &Snapshot, (tid, blocks): (Operand, u32)) {
+    pub fn lower_consumer_groups(&mut self, before: &Snapshot, (tid, ctas_per_sm): (Operand, u32)) {
         let (threads, groups) = (self.info.inference.num_warps as u32 * WARP_SIZE, self.info.pingpong_groups);
         if self.info.consumer_groups() == 1 {
-            return self.lower_consumer(tid, blocks);
+            return self.lower_consumer(tid, ctas_per_sm);
         }
         self.b.threads_per_consumer_group = threads;
         if groups == 1 {
             // All data partitions execute the same code.
-            self.lower_consumer(tid, blocks);
+            self.lower_consumer(tid, ctas_per_sm);
             self.b.threads_per_consumer_group = 0;
             return;
         }
@@ -102,7 +102,7 @@ impl Lowering<'_> {
                 self.b.bra_if(is_later, false, next, true);
             }
             self.sync.group.index = group;
-            self.lower_consumer(tid, blocks);
+            self.lower_consumer(tid, ctas_per_sm);
             self.values.restore(before);
             self.b.place(next);
         }
@@ -110,8 +110,8 @@ impl Lowering<'_> {
     }
 
     /// Lowers the sequence of the consumers.
-    pub fn lower_consumer(&mut self, tid: Operand, blocks: u32) {
-        self.reallocate_registers(true, blocks);
+    pub fn lower_consumer(&mut self, tid: Operand, ctas_per_sm: u32) {
+        self.emit_setmaxnreg(true, ctas_per_sm);
         let lane = self.b.and(Ty::B32, tid, WARP_SIZE - 1);
         let leader = self.b.setp(Cmp::Eq, Ty::U32, lane, 0);
         self.init_pipeline_states(Some(leader));
@@ -126,11 +126,11 @@ impl Lowering<'_> {
     }
 
     /// Moves registers from the producer to the consumers (`setmaxnreg`).
-    pub fn reallocate_registers(&mut self, consumer: bool, blocks: u32) {
-        let (at_entry, more) = self.info.registers_per_thread(blocks);
+    pub fn emit_setmaxnreg(&mut self, consumer: bool, ctas_per_sm: u32) {
+        let (at_entry, more) = self.info.registers_per_thread(ctas_per_sm);
         let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
         if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
-            self.b.set_max_registers(consumer, if consumer { more } else { PRODUCER_REGISTERS });
+            self.b.setmaxnreg(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }
     }
 }

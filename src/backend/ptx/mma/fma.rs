@@ -183,7 +183,17 @@ fn side(
     };
     let registers = Layout::new(flat, registers, lane, warp);
     let registers = Some(registers);
-    (side, OperandPlan { dtype: DType::F32, shared, align: SWIZZLE_ROW_BYTES, registers, panels: None, rounds: false })
+    (
+        side,
+        OperandPlan {
+            dtype: DType::F32,
+            shared,
+            align: SWIZZLE_ROW_BYTES,
+            registers,
+            panels: None,
+            may_be_unrounded: false,
+        },
+    )
 }
 
 /// Returns the number whose bit `bits[i]` is bit `i` of `number`.

@@ -7,7 +7,7 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::{Operand, Reg};
 use super::fragment::{FragmentOperand, Fragments};
-use super::mma_sync::{Accumulator, TensorPlan};
+use super::mma_sync::{Accumulator, MmaSyncPlan};
 use super::request::OperandSource;
 use super::smem_operand::KLoop;
 
@@ -47,7 +47,7 @@ struct StepFragments {
 /// The steps of an MMA during emission, for one batch index. The fragments of a step are loaded
 /// between the MMAs of the previous step, in the order of their use.
 pub struct StepEmission<'a> {
-    plan: &'a TensorPlan,
+    plan: &'a MmaSyncPlan,
     left: FragmentOperand<'a>,
     right: FragmentOperand<'a>,
     words: Accumulator,
@@ -62,7 +62,7 @@ impl<'a> StepEmission<'a> {
     /// Starts the emission. `bases`: the addresses of the operands in shared memory.
     pub(super) fn new(
         b: &mut Builder,
-        plan: &'a TensorPlan,
+        plan: &'a MmaSyncPlan,
         thread: Reg,
         sources: [OperandSource<'a>; 2],
         bases: [Operand; 2],
@@ -139,7 +139,7 @@ impl<'a> StepEmission<'a> {
     }
 }
 
-impl TensorPlan {
+impl MmaSyncPlan {
     /// Emits the MMA.
     pub(super) fn lower(
         &self,

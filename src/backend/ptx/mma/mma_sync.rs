@@ -10,7 +10,7 @@ use crate::layout::{Instruction, Layout, Tiling};
 
 /// An MMA on tensor cores.
 #[derive(Clone, Debug)]
-pub(super) struct TensorPlan {
+pub(super) struct MmaSyncPlan {
     pub tiling: Tiling,
     pub types: MmaTypes,
     pub left: Fragments,
@@ -87,7 +87,7 @@ fn tiling_of_f64(request: &MmaRequest) -> Tiling {
     deep.unwrap_or_else(|| tiling(16, 4))
 }
 
-pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> {
+pub(super) fn plan(request: &MmaRequest) -> Result<Planned<MmaSyncPlan>, String> {
     let MmaRequest { a, b, acc, .. } = request;
     let (types, staged) =
         types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
@@ -113,14 +113,14 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<TensorPlan>, String> 
         align: SWIZZLE_ROW_BYTES,
         registers: Some(fragments.layout.canonical().reshape(&fragments.shared.shape)),
         panels: None,
-        rounds: dtype == DType::TF32,
+        may_be_unrounded: dtype == DType::TF32,
     };
     let [batch, m, n, _] = request.extents;
     Ok(Planned {
         a: operand(&left, staged[0]),
         b: operand(&right, staged[1]),
         acc: full_acc.canonical().reshape(&of_rank([batch, m, n], request.rank)),
-        plan: TensorPlan { tiling, types, left, right, acc: full_acc },
+        plan: MmaSyncPlan { tiling, types, left, right, acc: full_acc },
     })
 }
 
@@ -131,7 +131,7 @@ pub(super) struct Accumulator {
     pub written: Vec<Reg>,
 }
 
-impl TensorPlan {
+impl MmaSyncPlan {
     pub(super) fn describe(&self) -> String {
         let Instruction { m, n, k, .. } = self.tiling.instruction;
         let [batch, rows, columns] = self.tiling.warps.map(|bits| 1 << bits);

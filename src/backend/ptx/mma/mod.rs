@@ -47,7 +47,7 @@ pub struct MmaPlan {
 
 #[derive(Clone, Debug)]
 enum InstructionKind {
-    Tensor(Box<mma_sync::TensorPlan>),
+    MmaSync(Box<mma_sync::MmaSyncPlan>),
     Fma(Box<fma::FmaPlan>),
     Wgmma(Box<wgmma::WgmmaPlan>),
 }
@@ -62,7 +62,7 @@ impl MmaPlan {
             (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::from_planned(fma::plan(request), InstructionKind::Fma)),
             _ => match wgmma::plan(request) {
                 Some(planned) => Ok(MmaPlan::from_planned(planned, InstructionKind::Wgmma)),
-                None => Ok(MmaPlan::from_planned(mma_sync::plan(request)?, InstructionKind::Tensor)),
+                None => Ok(MmaPlan::from_planned(mma_sync::plan(request)?, InstructionKind::MmaSync)),
             },
         }
     }
@@ -83,7 +83,7 @@ impl MmaPlan {
     /// complete after it.
     pub fn is_complete(&self) -> bool {
         match &self.kind {
-            InstructionKind::Tensor(_) | InstructionKind::Fma(_) => true,
+            InstructionKind::MmaSync(_) | InstructionKind::Fma(_) => true,
             InstructionKind::Wgmma(plan) => plan.is_complete(),
         }
     }
@@ -92,7 +92,7 @@ impl MmaPlan {
     pub fn effort(&self) -> Effort {
         match &self.kind {
             InstructionKind::Wgmma(plan) => plan.effort(),
-            InstructionKind::Tensor(_) | InstructionKind::Fma(_) => Effort::default(),
+            InstructionKind::MmaSync(_) | InstructionKind::Fma(_) => Effort::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl MmaPlan {
 
     /// Waits for all asynchronous MMA groups except for the last `pending`.
     pub fn wait(b: &mut Builder, pending: u32) {
-        b.wgmma_wait(pending);
+        b.wgmma_wait_group(pending);
     }
 
     /// Emits MMAs in order: `acc += a × b`, or `acc = a × b` without [`MmaPart::accumulate`].
@@ -126,7 +126,7 @@ impl MmaPlan {
                 part.acc.iter().for_each(|&register| b.mov_to(register, 0));
             }
             match &part.plan.kind {
-                InstructionKind::Tensor(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
+                InstructionKind::MmaSync(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
                 InstructionKind::Fma(plan) => plan.lower(b, thread, part.left, part.right, part.acc),
                 InstructionKind::Wgmma(_) => unreachable!("those run on their own"),
             }
@@ -141,7 +141,7 @@ impl MmaPlan {
     /// cannot be emitted with that step in the next iteration: [`MmaPlan::begin_with_carried`].
     pub fn start_carried_step(&self, b: &mut Builder) -> Option<CarriedStep> {
         match &self.kind {
-            InstructionKind::Tensor(plan) => plan.start_carried_step(b),
+            InstructionKind::MmaSync(plan) => plan.start_carried_step(b),
             InstructionKind::Fma(_) | InstructionKind::Wgmma(_) => None,
         }
     }
@@ -156,7 +156,7 @@ impl MmaPlan {
         carried: &CarriedStep,
     ) -> Option<StepEmission<'a>> {
         match &part.plan.kind {
-            InstructionKind::Tensor(plan) => {
+            InstructionKind::MmaSync(plan) => {
                 plan.begin_with_carried(b, thread, [part.left, part.right], part.acc, carried)
             }
             InstructionKind::Fma(_) | InstructionKind::Wgmma(_) => None,
@@ -165,7 +165,7 @@ impl MmaPlan {
 
     /// Emits the carried step of the last iteration.
     pub fn finish_carried_step(&self, b: &mut Builder, acc: &[Reg], carried: &CarriedStep) {
-        if let InstructionKind::Tensor(plan) = &self.kind {
+        if let InstructionKind::MmaSync(plan) = &self.kind {
             plan.finish_carried_step(b, acc, carried);
         }
     }
@@ -189,7 +189,7 @@ impl MmaPlan {
     /// Returns the instruction and the warps as one line of text.
     pub fn describe(&self) -> String {
         match &self.kind {
-            InstructionKind::Tensor(plan) => plan.describe(),
+            InstructionKind::MmaSync(plan) => plan.describe(),
             InstructionKind::Fma(plan) => plan.describe(),
             InstructionKind::Wgmma(plan) => plan.describe(),
         }

@@ -62,7 +62,7 @@ pub struct OperandPlan {
     pub panels: Option<Panels>,
     /// The operand in shared memory may be f32 that is not yet rounded to tf32
     /// ([`OperandSource::Unrounded`]).
-    pub rounds: bool,
+    pub may_be_unrounded: bool,
 }
 
 impl OperandPlan {
@@ -73,7 +73,7 @@ impl OperandPlan {
             (None, None) => true,
             _ => false,
         };
-        let form = |plan: &OperandPlan| (plan.dtype, plan.align, plan.panels, plan.rounds);
+        let form = |plan: &OperandPlan| (plan.dtype, plan.align, plan.panels, plan.may_be_unrounded);
         registers && self.shared == other.shared && form(self) == form(other)
     }
 
@@ -106,10 +106,10 @@ pub enum OperandSource<'a> {
     Shared(Operand),
     /// As [`OperandSource::Shared`], as a part of an array whose [`OperandPlan::panels`] have this
     /// number of rows. The rows of the operand begin at this address. Only for operands that
-    /// instructions read in place (not with [`OperandPlan::rounds`]).
+    /// instructions read in place (not with [`OperandPlan::may_be_unrounded`]).
     Panels(Operand, i64),
     /// As [`OperandSource::Shared`], with f32 that the threads round to tf32, to nearest even; only
-    /// with [`OperandPlan::rounds`].
+    /// with [`OperandPlan::may_be_unrounded`].
     Unrounded(Operand),
     /// In registers by [`OperandPlan::registers`]: f16 and bf16 in B16, f32 and tf32 in 32 bits,
     /// 8-bit types in the low bits of B32, f64 in F64.

@@ -96,7 +96,7 @@ impl EmulatedProduct {
             let address = Operand::from(base as u32);
             match in_registers == Some(right) {
                 true => OperandSource::Registers(&operands),
-                false if unrounded && operand.rounds => OperandSource::Unrounded(address),
+                false if unrounded && operand.may_be_unrounded => OperandSource::Unrounded(address),
                 false => OperandSource::Shared(address),
             }
         };
@@ -138,7 +138,7 @@ impl EmulatedProduct {
         let right: Vec<f64> = (0..batch * k * n).map(|i| value(2 * !is_unsigned(self.request.b) as usize, i)).collect();
         let start: Vec<f64> = (0..batch * m * n).map(|i| value(5, i)).collect();
         // Bits that rounding removes.
-        let excess = |operand: &OperandPlan, i: usize| match self.unrounded && operand.rounds {
+        let excess = |operand: &OperandPlan, i: usize| match self.unrounded && operand.may_be_unrounded {
             true => 1 + (i % 0xfff) as u64,
             false => 0,
         };
@@ -371,7 +371,7 @@ fn wgmma_rounds_f32_operands() {
             let mut request = accelerated([TF32, TF32, F32], extents, warps, order);
             request.target.accelerated = target;
             let run = EmulatedProduct::with(request, false, false, true);
-            let ways = [&run.plan.a, &run.plan.b].map(|operand| operand.rounds);
+            let ways = [&run.plan.a, &run.plan.b].map(|operand| operand.may_be_unrounded);
             let want = if target { [!order[0], order[0] && !order[1]] } else { [true; 2] };
             assert_eq!(ways, want, "{}", run.plan.describe());
             run.check();

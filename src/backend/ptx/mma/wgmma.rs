@@ -41,7 +41,7 @@ pub(super) struct WgmmaPlan {
     dtype: DType,
     /// The transposed MMA: the instruction's rows are the accumulator's columns, its left operand
     /// is the right one of the MMA.
-    swapped: bool,
+    swap_ab: bool,
     left: Left,
     staged: [SmemMatrix; 2],
     /// Bytes of one matrix of the batch.
@@ -96,23 +96,23 @@ pub(super) fn plan(request: &MmaRequest) -> Option<Planned<WgmmaPlan>> {
     }
     let types = types(request)?;
     let direct = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() == 16;
-    let swapped = direct(&request.a) && !direct(&request.b);
-    let gathered = swapped || !direct(&request.a);
+    let swap_ab = direct(&request.a) && !direct(&request.b);
+    let a_from_registers = swap_ab || !direct(&request.a);
     // Fallback: operands with elements of other than 16 bits are required to be contiguous along k.
-    attempt(request, types, swapped, gathered).or_else(|| attempt(request, types, false, false))
+    attempt(request, types, swap_ab, a_from_registers).or_else(|| attempt(request, types, false, false))
 }
 
-fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool) -> Option<Planned<WgmmaPlan>> {
+fn attempt(request: &MmaRequest, types: MmaTypes, swap_ab: bool, a_from_registers: bool) -> Option<Planned<WgmmaPlan>> {
     let [batch, m, n, k] = request.extents;
-    let [rows, columns] = if swapped { [n, m] } else { [m, n] };
-    let specs = if swapped { [&request.b, &request.a] } else { [&request.a, &request.b] };
+    let [rows, columns] = if swap_ab { [n, m] } else { [m, n] };
+    let specs = if swap_ab { [&request.b, &request.a] } else { [&request.a, &request.b] };
     let along_k = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() != 16;
-    let left = SmemMatrix::new(specs[0], !gathered && along_k(specs[0]), rows, k)?;
+    let left = SmemMatrix::new(specs[0], !a_from_registers && along_k(specs[0]), rows, k)?;
     let right = SmemMatrix::new(specs[1], along_k(specs[1]), columns, k)?;
     let step = STEP_BYTES / left.size;
 
     let all = request.num_warps as i64 / 4;
-    let least = if gathered && left.size == 1 { 2 * ROWS } else { ROWS };
+    let least = if a_from_registers && left.size == 1 { 2 * ROWS } else { ROWS };
     let along_rows = all.min(rows / least);
     if along_rows == 0 || k % step != 0 {
         return None;
@@ -124,28 +124,28 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
     }
     let counts = [rows / ROWS / groups[0], columns / groups[1] / width, k / step];
     let accumulators = batch * counts[0] * counts[1] * width / 2;
-    if accumulators > MAX_ACCUMULATOR_REGISTERS || !(gathered || left.divides(ROWS)) || !right.divides(width) {
+    if accumulators > MAX_ACCUMULATOR_REGISTERS || !(a_from_registers || left.divides(ROWS)) || !right.divides(width) {
         return None;
     }
-    let arrangement = if gathered {
-        (left.swizzle_bytes == 128).then(|| Rows::gathered(left.size, groups[0], counts[0]))??
+    let arrangement = if a_from_registers {
+        (left.swizzle_bytes == 128).then(|| Rows::for_a_from_registers(left.size, groups[0], counts[0]))??
     } else {
         Rows::plain(groups[0], counts[0])
     };
 
     let rank = request.rank;
     let shapes = [of_rank([batch, m, k], rank), of_rank([batch, k, n], rank)];
-    let [left_shape, right_shape] = if swapped { [&shapes[1], &shapes[0]] } else { [&shapes[0], &shapes[1]] };
-    let [row, along] = if swapped { [1, n] } else { [k, 1] };
+    let [left_shape, right_shape] = if swap_ab { [&shapes[1], &shapes[0]] } else { [&shapes[0], &shapes[1]] };
+    let [row, along] = if swap_ab { [1, n] } else { [k, 1] };
     let strides = Strides { row: row as u32, k: along as u32, batch: (rows * k) as u32 };
-    let shared = left.layout(left_shape, !swapped);
+    let shared = left.layout(left_shape, !swap_ab);
     let left_plan = Left::new(&left, &arrangement, strides, &shared, groups[1], [batch, counts[0], counts[2]]);
     let separate_columns =
-        (!request.fast && is_small(types.a)).then(|| width.min(SEPARATE_SUM_COLUMNS[usize::from(gathered)]));
+        (!request.fast && is_small(types.a)).then(|| width.min(SEPARATE_SUM_COLUMNS[usize::from(a_from_registers)]));
     let mut plan = WgmmaPlan {
-        types: if swapped { MmaTypes { a: types.b, b: types.a, ..types } } else { types },
+        types: if swap_ab { MmaTypes { a: types.b, b: types.a, ..types } } else { types },
         dtype: specs[0].dtype,
-        swapped,
+        swap_ab,
         staged: [left, right],
         matrix_bytes: [rows * k * left.size, columns * k * right.size],
         left: left_plan,
@@ -164,17 +164,17 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swapped: bool, gathered: bool)
         align: left.pattern_bytes(),
         registers: Some(plan.left.layout.clone()),
         panels: whole(left.panels(rows, k)),
-        rounds: gathered,
+        may_be_unrounded: a_from_registers,
     };
     let right_operand = OperandPlan {
         dtype: specs[1].dtype,
-        shared: right.layout(right_shape, swapped),
+        shared: right.layout(right_shape, swap_ab),
         align: right.pattern_bytes(),
         registers: None,
         panels: whole(right.panels(columns, k)),
-        rounds: false,
+        may_be_unrounded: false,
     };
-    let [a, b] = if swapped { [right_operand, left_operand] } else { [left_operand, right_operand] };
+    let [a, b] = if swap_ab { [right_operand, left_operand] } else { [left_operand, right_operand] };
     Some(Planned { a, b, acc, plan })
 }
 
@@ -182,7 +182,7 @@ impl WgmmaPlan {
     /// Returns the accumulator's layout, of shape (batch, m, n), and sets the order of its
     /// registers.
     fn arrange(&mut self, rows: &Rows, [m, n]: [i64; 2]) -> Layout {
-        let (row, column) = if self.swapped { (1, n as u32) } else { (n as u32, 1) };
+        let (row, column) = if self.swap_ab { (1, n as u32) } else { (n as u32, 1) };
         let doubling = |first: i64, count: i64| (0..count.ilog2()).map(move |bit| (first as u32) << bit);
         let columns = self.columns * self.counts[1];
         let mut bases = vec![column, rows.half * row];
@@ -191,7 +191,7 @@ impl WgmmaPlan {
         bases.extend(rows.block.iter().map(|basis| basis * row));
         bases.extend(doubling(m * n, self.batch));
         self.order = (0..bases.len()).collect();
-        if self.swapped {
+        if self.swap_ab {
             // Adjacent elements along n first.
             let neighbours: Vec<usize> = (0..bases.len()).filter(|&bit| matches!(bases[bit], 1 | 2)).collect();
             debug_assert!(neighbours.iter().all(|&bit| bit == 1 || bit == blocks));
@@ -225,7 +225,7 @@ impl WgmmaPlan {
     pub fn effort(&self) -> Effort {
         let [rows, columns, steps] = self.counts;
         // Four words per thread are the 64 rows of an instruction.
-        let words = if self.left.gathered { 4 * self.batch * rows * steps } else { 0 };
+        let words = if self.left.a_from_registers { 4 * self.batch * rows * steps } else { 0 };
         let parts = (steps * STEP_BYTES + SEPARATE_SUM_BYTES - 1) / SEPARATE_SUM_BYTES;
         let additions = self.separate_columns.map_or(0, |_| self.batch * rows * columns * self.columns / 2 * parts);
         Effort { columns: self.columns, words, additions }
@@ -240,7 +240,8 @@ impl WgmmaPlan {
     pub fn widened_by(&self, other: &WgmmaPlan, rows: i64) -> Option<i64> {
         let form = |plan: &WgmmaPlan| {
             let [left, right] = plan.staged;
-            let has_own_form = plan.swapped || plan.left.gathered || plan.separate_columns.is_some() || plan.batch > 1;
+            let has_own_form =
+                plan.swap_ab || plan.left.a_from_registers || plan.separate_columns.is_some() || plan.batch > 1;
             let one = !has_own_form && plan.groups[1] == 1 && plan.counts[1] == 1;
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.swizzle_bytes)))
         };
@@ -261,7 +262,7 @@ impl WgmmaPlan {
             1 => Operand::Imm(0),
             _ => b.shr(Ty::U32, group, self.groups[0].ilog2()),
         };
-        let (left, right) = if self.swapped { (part.right, part.left) } else { (part.left, part.right) };
+        let (left, right) = if self.swap_ab { (part.right, part.left) } else { (part.left, part.right) };
         let mut staged = self.staged;
         for (staged, source) in staged.iter_mut().zip([left, right]) {
             if let OperandSource::Panels(_, rows) = source {
@@ -269,13 +270,13 @@ impl WgmmaPlan {
             }
         }
         let feed = match left {
-            OperandSource::Shared(base) | OperandSource::Panels(base, _) if !self.left.gathered => {
+            OperandSource::Shared(base) | OperandSource::Panels(base, _) if !self.left.a_from_registers => {
                 LeftOperand::Descriptor(staged[0].base(b, base, along_rows, ROWS))
             }
             OperandSource::Shared(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, false)),
             OperandSource::Unrounded(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, true)),
             OperandSource::Registers(slots) => LeftOperand::Slots(slots),
-            OperandSource::Panels(..) => unreachable!("a gathered operand has no panels"),
+            OperandSource::Panels(..) => unreachable!("an operand in registers has no panels"),
         };
         let right = right.address().expect("the right operand of wgmma is in shared memory");
         let right = staged[1].base(b, right, along_columns, self.columns * self.counts[1]);
@@ -294,8 +295,8 @@ impl WgmmaPlan {
             types.b,
             self.groups[0],
             self.groups[1],
-            if self.swapped { ", transposed" } else { "" },
-            if self.left.gathered { ", left operand through registers" } else { "" },
+            if self.swap_ab { ", transposed" } else { "" },
+            if self.left.a_from_registers { ", left operand through registers" } else { "" },
             if self.separate_columns.is_some() { ", with separate sums" } else { "" },
         )
     }
@@ -332,7 +333,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
             run.issue_step(b, &left, (batch, step));
         }
     }
-    b.wgmma_commit();
+    b.wgmma_commit_group();
 }
 
 /// Source of the left operand.
@@ -424,18 +425,18 @@ impl WgmmaIssue<'_> {
         if order.len() % 2 == 1 {
             // Words of consecutive steps alternate between two sets of registers. With an odd
             // number of steps, MMAs of the last iteration in flight read the set of the first step.
-            b.wgmma_wait(0);
+            b.wgmma_wait_group(0);
         }
         let mut ready = Some(self.left(b, order[0].0, order[0].1));
         for (position, &at) in order.iter().enumerate() {
             let left = ready.take().expect("words for each step");
             b.wgmma_fence();
             self.issue_step(b, &left, at);
-            b.wgmma_commit();
+            b.wgmma_commit_group();
             if let Some(&(batch, step)) = order.get(position + 1) {
                 ready = Some(self.left(b, batch, step));
                 // Afterwards the words of the previous step can be overwritten.
-                b.wgmma_wait(1);
+                b.wgmma_wait_group(1);
             }
         }
     }
@@ -462,8 +463,8 @@ impl WgmmaIssue<'_> {
                             let words = &left[position][i as usize];
                             self.issue(b, words, (batch, step), column, d, position > 0);
                         }
-                        b.wgmma_commit();
-                        b.wgmma_wait(0);
+                        b.wgmma_commit_group();
+                        b.wgmma_wait_group(0);
                         if !fresh {
                             for (&acc, &sum) in acc.iter().zip(&sums) {
                                 let operands = [acc.into(), sum.into()];

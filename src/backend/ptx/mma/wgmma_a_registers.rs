@@ -2,7 +2,7 @@
 //!
 //! `wgmma` reads shared memory along k only, unless elements have 16 bits. Another operand that is
 //! contiguous along its rows passes through registers: a thread loads the adjacent rows of one k
-//! that its fragment has (*gathered*). This permutes the rows of the hardware relative to the
+//! that its fragment has. This permutes the rows of the hardware relative to the
 //! operand. The accumulator has the same permutation, so a thread has adjacent rows of it.
 
 use super::super::hardware::WGMMA_ROWS;
@@ -50,7 +50,7 @@ impl Rows {
     /// Returns rows of which each thread has adjacent ones, loaded together from rows of 128 bytes
     /// with elements of `size` bytes: four of two instructions, or two of one. Lanes that load at
     /// the same time access different banks.
-    pub fn gathered(size: i64, groups: i64, blocks: i64) -> Option<Rows> {
+    pub fn for_a_from_registers(size: i64, groups: i64, blocks: i64) -> Option<Rows> {
         let lane = match (size, blocks) {
             (4, 1) => {
                 let group = doubling(ROWS, groups);
@@ -89,7 +89,7 @@ pub(super) struct Left {
     /// Distance of elements that are adjacent along k, by flat index.
     k: u32,
     /// Threads load adjacent rows from shared memory; otherwise the instruction reads them.
-    pub gathered: bool,
+    pub a_from_registers: bool,
 }
 
 impl Left {
@@ -122,7 +122,7 @@ impl Left {
             steps: steps as usize,
             blocks: blocks as usize,
             k,
-            gathered: !staged.is_direct(),
+            a_from_registers: !staged.is_direct(),
         }
     }
 
@@ -149,7 +149,7 @@ impl Left {
     }
 }
 
-/// A gathered operand during emission.
+/// A left operand in registers during emission.
 pub(super) struct Gather<'a> {
     left: &'a Left,
     reader: SmemReader,

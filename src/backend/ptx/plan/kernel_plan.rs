@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use super::super::layout_inference::{Inference, Layouts};
 use super::super::{CompileOptions, Optimization};
+use super::mma_loops::rewrite_mma_loops;
 use super::num_warps::num_warps;
-use super::overlap_mmas::overlap_mmas;
 use super::rematerialize::reloaded;
 use crate::ir::{Entry, Module};
 use crate::target::Target;
@@ -35,7 +35,7 @@ impl<'a> Plan<'a> {
             return inferred(repeated);
         }
         let inference = Inference::run(&module, entry, target, warps, enabled);
-        match overlap_mmas(&module, entry, &inference, options.loaded_operands_in_registers) {
+        match rewrite_mma_loops(&module, entry, &inference, options.loaded_operands_in_registers) {
             Some(overlapped) => inferred(overlapped),
             None => {
                 let layouts = inference.into_layouts();

@@ -7,7 +7,7 @@
 //!    (`extract_groups`);
 //! 3. `rematerialize`: repeats loads of tiles that would fill the registers;
 //! 4. layout inference;
-//! 5. `overlap_mmas`: rewrites loops with asynchronous MMAs; layouts are then inferred again;
+//! 5. `mma_loops`: rewrites loops with asynchronous MMAs; layouts are then inferred again;
 //! 6. `planned_kernel`: the schedule, and the places of its buffers in shared memory. They are the
 //!    input of `lower`.
 //!
@@ -16,8 +16,8 @@
 
 pub mod extract_groups;
 pub mod kernel_plan;
+pub mod mma_loops;
 pub mod num_warps;
-pub mod overlap_mmas;
 pub mod plan_search;
 pub mod planned_kernel;
 mod register_operands;

@@ -259,7 +259,8 @@ fn has_load_hints(module: &Module, entry: &Entry) -> bool {
 }
 
 /// Returns the candidates that the options leave open. `is_calibrated`: the model is calibrated for
-/// the target.
+/// the target. Those that are not selectable are for remarks alone: other numbers of stages, no
+/// ping-pong.
 fn candidates(
     default: &CompileOptions,
     warps: u32,
@@ -307,7 +308,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
         return CandidateResult::Rejected(problem.message.clone());
     }
     let (context, schedule) = (&kernel.info, &*kernel.schedule);
-    let blocks = kernel.blocks();
+    let blocks = kernel.ctas_per_sm();
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     // Records and model differ by more if threads fetch operands or add sums themselves. There are

@@ -20,10 +20,10 @@ use crate::error::Diagnostic;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, Module, OpId, Opcode, Type};
 
 /// Bytes of the two mbarriers of a stage: full, empty.
-pub const BARRIER_BYTES: u32 = 2 * MBARRIER_BYTES;
+pub const STAGE_BARRIER_BYTES: u32 = 2 * MBARRIER_BYTES;
 
 /// Bytes from the full barrier to the empty one.
-pub const EMPTY: i64 = MBARRIER_BYTES as i64;
+pub const EMPTY_BARRIER_OFFSET: i64 = MBARRIER_BYTES as i64;
 
 /// Number of order mbarriers: one for each order point and group.
 pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::PINGPONG.len() as u32;
@@ -83,7 +83,7 @@ pub struct PipelineBuffers {
     /// By pipeline.
     pub stages: Vec<StageBuffers>,
     /// Offset of the mbarriers of order points.
-    pub order_barriers: u32,
+    pub order_mbarriers: u32,
 }
 
 impl<'m> PlannedKernel<'m> {
@@ -184,7 +184,7 @@ impl<'m> PlannedKernel<'m> {
     }
 
     /// Returns the number of CTAs per SM, as far as it is uniform without code.
-    pub fn blocks(&self) -> u32 {
+    pub fn ctas_per_sm(&self) -> u32 {
         if self.schedule.warp_spec.is_some() {
             return self.info.warp_specialized_occupancy();
         }
@@ -250,13 +250,13 @@ impl<'m> PlannedKernel<'m> {
         let stages: u32 = warp_spec.pipelines.iter().map(|pipeline| pipeline.num_stages).sum();
         let order_bytes = if self.info.pingpong_groups > 1 { MBARRIER_BYTES * ORDER_BARRIERS } else { 0 };
         let barriers =
-            self.memory.reserve(stages * BARRIER_BYTES + order_bytes, 16).ok_or("shared memory for barriers")?;
+            self.memory.reserve(stages * STAGE_BARRIER_BYTES + order_bytes, 16).ok_or("shared memory for barriers")?;
         let mut next = barriers.offset;
         for (pipeline, plan) in pipelines.iter_mut().zip(&warp_spec.pipelines) {
             pipeline.barriers = next;
-            next += plan.num_stages * BARRIER_BYTES;
+            next += plan.num_stages * STAGE_BARRIER_BYTES;
         }
-        Ok(PipelineBuffers { stages: pipelines, order_barriers: next })
+        Ok(PipelineBuffers { stages: pipelines, order_mbarriers: next })
     }
 }
 

@@ -53,7 +53,7 @@ pub use ir::load_path::LoadPath;
 #[cfg(any(test, feature = "_suite"))]
 pub use ir::pipelines::Channel;
 pub use ir::pipelines::{
-    ClusterMulticast, LoopNesting, PINGPONG_GROUPS, PingPong, PipelineDesc, StageCount, TmaBox, TmaLoad,
+    ClusterMulticast, LoopNesting, PINGPONG_GROUPS, PingPong, PipelineDesc, StagesPerIteration, TmaBox, TmaLoad,
     WarpSpecialization,
 };
 pub use ir::privatized_array::{BINS, PrivatizedArray, REPLICATED_BINS};

@@ -76,14 +76,14 @@ pub struct SharedMemory {
     reads: Vec<Buffer>,
     writes: Vec<Buffer>,
     /// Buffers of iterations that no later buffer overlaps.
-    trips: Vec<Buffer>,
+    iteration_buffers: Vec<Buffer>,
     /// Buffers that TMA stores may still be reading.
     bulk: Vec<Buffer>,
     /// The next barrier has to follow a wait for the TMA stores.
     wait_for_bulk: bool,
     /// Buffers that must not be overlapped for now, and whether one was.
-    held: Vec<Buffer>,
-    overlaid: bool,
+    pinned: Vec<Buffer>,
+    pinned_is_overlapped: bool,
 }
 
 impl SharedMemory {
@@ -122,26 +122,26 @@ impl SharedMemory {
         let buffer = Buffer { offset, bytes };
         self.next = offset + bytes;
         self.high = self.high.max(self.next);
-        self.trips.retain(|trip| !trip.overlaps(buffer));
-        self.overlaid |= self.held.iter().any(|held| held.overlaps(buffer));
+        self.iteration_buffers.retain(|trip| !trip.overlaps(buffer));
+        self.pinned_is_overlapped |= self.pinned.iter().any(|pinned| pinned.overlaps(buffer));
         Some(buffer)
     }
 
-    /// Marks a buffer whose contents are read later. Allocations before [`SharedMemory::let_go`]
+    /// Marks a buffer whose contents are read later. Allocations before [`SharedMemory::unpin_all`]
     /// should not overlap it.
-    pub fn hold(&mut self, buffer: Buffer) {
-        self.held.push(buffer);
+    pub fn pin(&mut self, buffer: Buffer) {
+        self.pinned.push(buffer);
     }
 
-    /// Ends all [`SharedMemory::hold`]s; returns false if another buffer overlaps a held one.
-    pub fn let_go(&mut self) -> bool {
-        self.held.clear();
-        !std::mem::take(&mut self.overlaid)
+    /// Ends all [`SharedMemory::pin`]s; returns false if another buffer overlaps a pinned one.
+    pub fn unpin_all(&mut self) -> bool {
+        self.pinned.clear();
+        !std::mem::take(&mut self.pinned_is_overlapped)
     }
 
     /// Prepares consecutive places for the next buffers, of `bytes` bytes in all. If there is
     /// space, none of them overlaps another one.
-    pub fn begin_run(&mut self, bytes: u32) {
+    pub fn start_contiguous(&mut self, bytes: u32) {
         if self.next.next_multiple_of(PATTERN) + bytes > self.budget {
             self.next = self.start;
         }
@@ -150,17 +150,17 @@ impl SharedMemory {
     /// Allocates a buffer that is written next and unused after it has been read. A buffer of an
     /// earlier iteration is reused if it has not been accessed since the last barrier. Consecutive
     /// iterations alternate between two buffers.
-    pub fn allocate_for_trip(&mut self, bytes: u32) -> Option<Buffer> {
+    pub fn allocate_for_iteration(&mut self, bytes: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(PATTERN);
         let is_free = |trip: &&Buffer| {
             let mut touched = self.reads.iter().chain(&self.writes).chain(&self.bulk);
             trip.bytes >= bytes && touched.all(|other| !other.overlaps(**trip))
         };
-        if let Some(trip) = self.trips.iter().find(is_free) {
+        if let Some(trip) = self.iteration_buffers.iter().find(is_free) {
             return Some(Buffer { bytes, ..*trip });
         }
         let buffer = self.allocate(bytes, 1)?;
-        self.trips.push(buffer);
+        self.iteration_buffers.push(buffer);
         Some(buffer)
     }
 
@@ -204,7 +204,7 @@ impl SharedMemory {
         self.next = self.next.max(end);
         self.high = self.high.max(end);
         let buffer = Buffer { offset, bytes: end - offset };
-        self.trips.retain(|trip| !trip.overlaps(buffer));
+        self.iteration_buffers.retain(|trip| !trip.overlaps(buffer));
         Some(buffer)
     }
 
@@ -217,7 +217,7 @@ impl SharedMemory {
     }
 
     /// Records a write; returns true if a barrier is required before it.
-    pub fn write(&mut self, buffer: Buffer) -> bool {
+    pub fn record_write(&mut self, buffer: Buffer) -> bool {
         if self.bulk.iter().any(|b| b.overlaps(buffer)) {
             self.bulk.clear();
             self.wait_for_bulk = true;
@@ -225,30 +225,30 @@ impl SharedMemory {
         let touched = self.reads.iter().chain(&self.writes).any(|b| b.overlaps(buffer));
         let hazard = touched || self.wait_for_bulk;
         if hazard {
-            self.barrier();
+            self.clear_hazards();
         }
         self.writes.push(buffer);
         hazard
     }
 
     /// Records a read; returns true if a barrier is required before it.
-    pub fn read(&mut self, buffer: Buffer) -> bool {
+    pub fn record_read(&mut self, buffer: Buffer) -> bool {
         let hazard = self.writes.iter().any(|b| b.overlaps(buffer));
         if hazard {
-            self.barrier();
+            self.clear_hazards();
         }
         self.reads.push(buffer);
         hazard
     }
 
     /// Records a TMA store of this buffer, issued after a barrier.
-    pub fn bulk_read(&mut self, buffer: Buffer) {
+    pub fn record_bulk_read(&mut self, buffer: Buffer) {
         self.bulk.push(buffer);
     }
 
     /// Records the wait of the thread that issues TMA stores. The other threads are ordered after
     /// it by the next barrier.
-    pub fn bulk_waited(&mut self) {
+    pub fn record_bulk_wait(&mut self) {
         self.reads.append(&mut self.bulk);
     }
 
@@ -274,7 +274,7 @@ impl SharedMemory {
     }
 
     /// Records a barrier: all earlier accesses of all threads are complete.
-    pub fn barrier(&mut self) {
+    pub fn clear_hazards(&mut self) {
         self.reads.clear();
         self.writes.clear();
     }
@@ -317,17 +317,17 @@ mod tests {
         let mut shared = SharedMemory::new(1 << 16);
         let mut places = Vec::new();
         for _ in 0..6 {
-            let buffer = shared.allocate_for_trip(5000).unwrap();
-            assert!(!shared.write(buffer) && shared.read(buffer));
+            let buffer = shared.allocate_for_iteration(5000).unwrap();
+            assert!(!shared.record_write(buffer) && shared.record_read(buffer));
             places.push(buffer.offset);
         }
         assert_eq!(places, [0, 5120, 0, 5120, 0, 5120]);
         // A buffer that overlaps the buffer of an iteration invalidates it for reuse.
         let reserved = shared.reserve(5120, 1024).unwrap();
         let [first, second] = [0; 2].map(|_| {
-            let buffer = shared.allocate_for_trip(5000).unwrap();
+            let buffer = shared.allocate_for_iteration(5000).unwrap();
             assert!(!buffer.overlaps(reserved));
-            shared.write(buffer);
+            shared.record_write(buffer);
             buffer
         });
         assert!(!first.overlaps(second));
@@ -338,21 +338,21 @@ mod tests {
         let mut shared = SharedMemory::new(1024);
         let a = shared.allocate(256, 1).unwrap();
         let b = shared.allocate(256, 1).unwrap();
-        assert!(!shared.write(a), "nothing touched it yet");
-        assert!(shared.read(a), "written since the last barrier");
-        assert!(!shared.write(b), "another range");
-        assert!(shared.write(a), "read since the last barrier");
+        assert!(!shared.record_write(a), "nothing touched it yet");
+        assert!(shared.record_read(a), "written since the last barrier");
+        assert!(!shared.record_write(b), "another range");
+        assert!(shared.record_write(a), "read since the last barrier");
     }
 
     #[test]
     fn space_wraps_and_a_wrapped_buffer_is_guarded() {
         let mut shared = SharedMemory::new(512);
         let a = shared.allocate(512, 1).unwrap();
-        shared.write(a);
-        shared.read(a);
+        shared.record_write(a);
+        shared.record_read(a);
         let b = shared.allocate(100, 1).unwrap();
         assert_eq!(b.offset, 0);
-        assert!(shared.write(b));
+        assert!(shared.record_write(b));
         assert_eq!(shared.used(), 512);
         assert!(shared.allocate(513, 1).is_none());
     }
@@ -375,24 +375,24 @@ mod tests {
     fn bulk_stores_are_waited_for() {
         let mut shared = SharedMemory::new(4096);
         let a = shared.allocate(1024, 1024).unwrap();
-        shared.write(a);
-        shared.barrier();
-        shared.bulk_read(a);
+        shared.record_write(a);
+        shared.clear_hazards();
+        shared.record_bulk_read(a);
         let b = shared.allocate(128, 1).unwrap();
-        assert!(!shared.write(b) && !shared.take_bulk_wait());
+        assert!(!shared.record_write(b) && !shared.take_bulk_wait());
         assert!(shared.is_bulk_reading());
-        assert!(shared.write(a), "the barrier does not end a bulk store");
+        assert!(shared.record_write(a), "the barrier does not end a bulk store");
         assert!(shared.take_bulk_wait() && !shared.take_bulk_wait());
         assert!(!shared.is_bulk_reading());
         shared.unknown(false);
-        shared.barrier();
-        assert!(!shared.write(b) && !shared.take_bulk_wait(), "the loop does not store");
-        shared.barrier();
+        shared.clear_hazards();
+        assert!(!shared.record_write(b) && !shared.take_bulk_wait(), "the loop does not store");
+        shared.clear_hazards();
         shared.still_reading(&[b]);
-        assert!(shared.write(b) && shared.take_bulk_wait(), "the loop that would have waited was skipped");
+        assert!(shared.record_write(b) && shared.take_bulk_wait(), "the loop that would have waited was skipped");
         shared.unknown(true);
-        shared.barrier();
-        assert!(shared.write(b) && shared.take_bulk_wait(), "the loop may have stored");
+        shared.clear_hazards();
+        assert!(shared.record_write(b) && shared.take_bulk_wait(), "the loop may have stored");
     }
 
     #[test]
@@ -414,6 +414,6 @@ mod tests {
         let mut shared = SharedMemory::new(512);
         let a = shared.allocate(64, 1).unwrap();
         shared.unknown(false);
-        assert!(shared.write(a));
+        assert!(shared.record_write(a));
     }
 }

@@ -1,6 +1,11 @@
 //! Clusters: MMAs whose operands the two CTAs of a cluster share.
 
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use super::schedules::each_schedule_of;
 use super::*;
+use crate::backend::ptx::schedule::{ClusterMulticast, KernelInfo, Schedule, WarpSpecialization};
 use crate::backend::ptx::{OptimizationSet, PlanSearch, StampedSteps};
 
 pub const PAIRS: CompileOptions = CompileOptions {
@@ -251,4 +256,57 @@ fn iterations_alternate_between_pingpong_groups() {
         pingpong_groups(&product(DType::F16, [64, 64, 64], Order::Persistent, false), &PINGPONG_OPTIONS),
         (false, 0)
     );
+}
+
+/// Returns schedules with wrong multicast loads, each with a description of the change.
+pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    let Some(warp_spec) = &schedule.warp_spec else { return mutants };
+    let mut with = |what, change: &dyn Fn(&mut WarpSpecialization)| {
+        let mut changed = WarpSpecialization::clone(warp_spec);
+        change(&mut changed);
+        mutants.push((what, Schedule { warp_spec: Some(Rc::new(changed)), ..schedule.clone() }));
+    };
+    for at in 0..warp_spec.pipelines.len() {
+        with("the barriers of a pipeline count other CTAs", &|warp_spec| warp_spec.pipelines[at].clustered ^= true);
+    }
+    let Some(multicast) = &warp_spec.multicast else { return mutants };
+    let edit = |warp_spec: &mut WarpSpecialization, change: &dyn Fn(&mut ClusterMulticast)| {
+        change(warp_spec.multicast.as_mut().expect("a cluster"));
+    };
+    with("no load is multicast", &|warp_spec| warp_spec.multicast = None);
+    for (&load, compared) in &multicast.multicast_loads {
+        with("a multicast load has no channel", &|warp_spec| {
+            edit(warp_spec, &|multicast| drop(multicast.multicast_loads.insert(info.regions.ops()[0], vec![])));
+        });
+        with("a multicast load has one box", &|warp_spec| {
+            let loads = warp_spec.channels.iter_mut().flat_map(|channel| &mut channel.loads);
+            loads.filter(|other| other.load == load).for_each(|load| load.boxes.truncate(1));
+        });
+        if compared.is_empty() {
+            continue;
+        }
+        with("an index is not compared", &|warp_spec| {
+            edit(warp_spec, &|multicast| drop(multicast.multicast_loads.insert(load, vec![])));
+        });
+        with("an index is not computed for the peer", &|warp_spec| edit(warp_spec, &|it| it.peer_ops.clear()));
+    }
+    if !multicast.outer_loops.is_empty() {
+        with("trip counts are not compared", &|warp_spec| edit(warp_spec, &|it| it.outer_loops.clear()));
+    }
+    mutants
+}
+
+#[test]
+fn the_verifier_rejects_other_multicast_loads() {
+    let mut kinds = BTreeSet::new();
+    let kernels = modules().into_iter().map(|module| ("pair".to_owned(), module, PAIRS)).collect();
+    each_schedule_of(kernels, |name, info, body, schedule| {
+        info.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
+        for (what, mutant) in mutants(info, schedule) {
+            kinds.insert(what);
+            assert!(info.verify_schedule(body, &mutant).is_err(), "{name}: {what}");
+        }
+    });
+    assert_eq!(kinds.len(), 7, "{kinds:?}");
 }

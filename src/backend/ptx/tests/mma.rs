@@ -1,7 +1,9 @@
 //! MMAs of each type: TMA loads, instruction, and the report of ptxas.
 
 use super::*;
+use crate as ct;
 use crate::backend::ptx::PlanSearch;
+use crate::prelude::*;
 
 /// A tiled matrix multiplication of two arrays.
 struct MmaCase {
@@ -184,10 +186,38 @@ fn a_loop_without_a_producer_names_the_condition_that_fails() {
     assert!(said.contains(what), "{said}");
     let said = reason(Target::SM_80, plain);
     assert!(said.contains(": loop: no warp specialization: it needs sm_90a"), "{said}");
+    let waits = |x: ct::Array<f16, 2>, y: ct::ArrayMut<f32, 2>, first: ct::Scalar<i32>| {
+        ct::if_then(first.eq(0), ct::grid_dependency_control_wait);
+        let sum = ct::fold(..x.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |sum, j| {
+            ct::mma(x.load((0, j), [128, 64]), x.load((j, 0), [64, 128]), sum)
+        });
+        y.store((0, 0), sum);
+    };
+    let [x, y] = [[4096; 2], [128; 2]];
+    let arrays = (ct::ArraySpec::<f16, 2>::new(x), ct::ArraySpec::<f32, 2>::new(y).mutable(), 0i32);
+    let module = Module::parse("waits", &ct::inspect(waits, arrays).ir().unwrap()).unwrap();
+    let said = compile(&module, Target::SM_90A, &plain).unwrap().remarks.to_string();
+    assert!(said.contains("no warp specialization: a branch or loop waits for the preceding kernel"), "{said}");
     // The launch requests one stage, or the loop has a producer: no remark.
     for options in [CompileOptions { num_stages: Some(1), ..plain }, plain] {
         assert!(!reason(Target::SM_90A, options).contains("no warp specialization"));
     }
+}
+
+#[test]
+fn a_view_that_tma_does_not_support_has_a_remark_with_the_condition() {
+    let kernel = |x: ct::Array<f16, 2>, y: ct::ArrayMut<f32, 2>| {
+        let sum = ct::fold(..x.num_tiles(1, [128, 64]), ct::zeros::<f32, 2>([128, 128]), |sum, j| {
+            ct::mma(x.load((0, j), [128, 64]), x.load((j, 0), [64, 128]), sum)
+        });
+        y.store((0, 0), sum);
+    };
+    // Rows of 4097 elements begin at other addresses than multiples of 16 bytes.
+    let arrays = (ct::ArraySpec::<f16, 2>::new([4096, 4097]), ct::ArraySpec::<f32, 2>::new([128; 2]).mutable());
+    let module = Module::parse("odd", &ct::inspect(kernel, arrays).ir().unwrap()).unwrap();
+    let said = compile(&module, Target::SM_90A, &CompileOptions::default()).unwrap().remarks.to_string();
+    let what = "TMA does not support this array or view: a stride of the array is no known multiple of 16 bytes";
+    assert!(said.contains(what), "{said}");
 }
 
 #[test]

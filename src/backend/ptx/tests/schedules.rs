@@ -320,9 +320,9 @@ fn for_instead(info: &KernelInfo<'_>, step: &For, add: &mut dyn FnMut(&'static s
         with("no ping-pong", &|step| step.pingpong = None);
     }
     for at in 0..step.pingpong.as_ref().map_or(0, |pingpong| pingpong.stages_per_iteration.len()) {
-        with("a stage more is skipped", &|step| step.pingpong.as_mut().unwrap().stages_per_iteration[at].fixed += 1);
+        with("a stage more is skipped", &|step| step.pingpong.as_mut().unwrap().stages_per_iteration[at].direct += 1);
         with("a loop is not skipped", &|step| {
-            step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_iteration_of.clear()
+            step.pingpong.as_mut().unwrap().stages_per_iteration[at].per_trip_of.clear()
         });
     }
     let Some(cp_async) = &step.cp_async else { return };
@@ -522,6 +522,7 @@ fn the_verifier_rejects_every_mutation() {
         info.verify_schedule(body, schedule).unwrap_or_else(|problem| panic!("{name}: {problem}"));
         number += 1;
         let mutants = step_mutants(info, schedule).chain(roles_instead(schedule)).chain(aux_loads::mutants(schedule));
+        let mutants = mutants.chain(clusters::mutants(info, schedule));
         for (what, mutant) in mutants.skip(number % MUTANTS_EVERY).step_by(MUTANTS_EVERY) {
             let count = seen.entry(what).or_default();
             count[1] += 1;

@@ -120,8 +120,8 @@ impl<'a> Partition<'a> {
     ) -> Result<(), Fault> {
         self.skipped_stages.clear();
         for stage_count in &pingpong.stages_per_iteration {
-            let mut all = u64::from(stage_count.fixed);
-            for &inner in &stage_count.per_iteration_of {
+            let mut all = u64::from(stage_count.direct);
+            for &inner in &stage_count.per_trip_of {
                 let op = self.kernel.module.op(inner);
                 (0..3).try_for_each(|group| self.require(op.group(group)[0]))?;
                 let [lower, upper, step] = self.frame.range(inner)?;
@@ -373,7 +373,7 @@ impl<'a> Partition<'a> {
     ) -> Result<usize, Fault> {
         let info = self.kernel.info;
         let form = |copy: &crate::backend::ptx::schedule::CpAsync| {
-            let layout = info.inference.accesses.get(&copy.load).cloned();
+            let layout = info.inference.op_layouts.get(&copy.load).cloned();
             let layout = layout.ok_or_else(|| broken(format!("op {} has no layout", copy.load.index())))?;
             Ok((layout, info.element_type(info.module.op(copy.load).results[0])))
         };

@@ -16,7 +16,7 @@ use crate::kernel::{ArgSignature, Arguments, Bound, Call, Kernel, KernelArgs, na
 use crate::launch::aot::stored_proof::StoredProof;
 use crate::launch::compile::check_hints::{assembly, check_hints};
 use crate::launch::compile::offline_ptxas::{machine_code, settled};
-use crate::launch::compile::ptx::Maps;
+use crate::launch::compile::ptx::TensorMapUse;
 use crate::launch::compile::tileir::assembled;
 use crate::launch::compile::{PassMode, optimize_with_checks};
 use crate::launch::options::Launch;
@@ -308,7 +308,7 @@ fn ptx(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> {
     // The grid of a launch is unknown, so clusters are not possible.
     let hints = Hints { num_ctas: None, ..job.hints };
     // Globals are part of the code, so there is one form for arrays with and without tensor maps.
-    let code = settled(&job.module, target, hints, Maps::for_module(&job.module))?;
+    let code = settled(&job.module, target, hints, TensorMapUse::for_module(&job.module))?;
     let made = with_machine_code.then(|| machine_code(&job.name, &code.text, target, job.hints));
     Ok(Image {
         target,

@@ -153,14 +153,14 @@ impl Builder {
     }
 
     /// Commits the current bulk group.
-    pub fn bulk_commit(&mut self) {
-        self.push(Opcode::BulkCommit, vec![], vec![]);
+    pub fn bulk_commit_group(&mut self) {
+        self.push(Opcode::BulkCommitGroup, vec![], vec![]);
     }
 
     /// Waits until at most `pending` bulk groups are in flight; `read`: until they have read their
     /// source.
-    pub fn bulk_wait(&mut self, pending: u32, read: bool) {
-        self.push(Opcode::BulkWait { read }, vec![], vec![Operand::from(pending).into()]);
+    pub fn bulk_wait_group(&mut self, pending: u32, read: bool) {
+        self.push(Opcode::BulkWaitGroup { read }, vec![], vec![Operand::from(pending).into()]);
     }
 
     /// Orders earlier register and shared-memory accesses before the next wgmma.
@@ -169,13 +169,13 @@ impl Builder {
     }
 
     /// Commits the current `wgmma` group.
-    pub fn wgmma_commit(&mut self) {
-        self.push(Opcode::WgmmaCommit, vec![], vec![]);
+    pub fn wgmma_commit_group(&mut self) {
+        self.push(Opcode::WgmmaCommitGroup, vec![], vec![]);
     }
 
     /// Waits until at most `pending` `wgmma` groups are in flight.
-    pub fn wgmma_wait(&mut self, pending: u32) {
-        self.push(Opcode::WgmmaWait, vec![], vec![Operand::from(pending).into()]);
+    pub fn wgmma_wait_group(&mut self, pending: u32) {
+        self.push(Opcode::WgmmaWaitGroup, vec![], vec![Operand::from(pending).into()]);
     }
 
     /// Emits `d = a × b + (accumulate ? d : 0)` for 64 rows. `a`: a descriptor (one B64) or four
@@ -210,8 +210,8 @@ impl Builder {
     }
 
     /// Releases or acquires registers so that each thread of the warp group has `count`.
-    pub fn set_max_registers(&mut self, inc: bool, count: u32) {
-        self.push(Opcode::SetMaxNReg { inc }, vec![], vec![Operand::from(count).into()]);
+    pub fn setmaxnreg(&mut self, inc: bool, count: u32) {
+        self.push(Opcode::Setmaxnreg { inc }, vec![], vec![Operand::from(count).into()]);
     }
 
     /// Waits for the grid that this one depends on.

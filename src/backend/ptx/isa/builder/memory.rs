@@ -143,13 +143,13 @@ impl Builder {
     }
 
     /// Commits the current group of asynchronous copies.
-    pub fn cp_async_commit(&mut self) {
-        self.push(Opcode::CpAsyncCommit, vec![], vec![]);
+    pub fn cp_async_commit_group(&mut self) {
+        self.push(Opcode::CpAsyncCommitGroup, vec![], vec![]);
     }
 
     /// Waits until at most `pending` groups are in flight.
-    pub fn cp_async_wait(&mut self, pending: u32) {
-        self.push(Opcode::CpAsyncWait, vec![], vec![Operand::from(pending).into()]);
+    pub fn cp_async_wait_group(&mut self, pending: u32) {
+        self.push(Opcode::CpAsyncWaitGroup, vec![], vec![Operand::from(pending).into()]);
     }
 }
 

@@ -197,8 +197,8 @@ fn memory(b: &mut Builder, base: Operand, tid: Operand, words: &[Reg]) {
     b.fence(Sem::Weak, Scope::Cta);
     b.cp_async(&slot, &base.into(), 16, Some(values[3]), Prefetch::B128);
     b.cp_async(&slot, &base.into(), 4, None, Prefetch::None);
-    b.cp_async_commit();
-    b.cp_async_wait(0);
+    b.cp_async_commit_group();
+    b.cp_async_wait_group(0);
     b.bar_warp_sync();
 }
 
@@ -282,15 +282,15 @@ fn hopper_forms_assemble() {
     b.wgmma_fence();
     b.wgmma(16, types, &acc, &[descriptor], descriptor, 0i64.into(), (false, true));
     b.wgmma(16, types, &acc, &a, descriptor, others.into(), (false, false));
-    b.wgmma_commit();
-    b.wgmma_wait(0);
+    b.wgmma_commit_group();
+    b.wgmma_wait_group(0);
     let elected = b.elect();
     b.fence_proxy(ProxyFence::AsyncShared);
     b.skip_if(elected, true, |b| {
         b.tma_store(map, &[0i64.into(), tid], &data);
         b.tma_reduce(ReduxOp::Add, map, &[0i64.into(), tid], &data);
-        b.bulk_commit();
-        b.bulk_wait(0, true);
+        b.bulk_commit_group();
+        b.bulk_wait_group(0, true);
     });
     let sums: Vec<Operand> = acc.iter().map(|&r| r.into()).collect();
     b.red(AtomOp::Add, Ty::F32, Space::Global, (Sem::Relaxed, Scope::Gpu), &out.into(), &sums[..4]);
@@ -299,7 +299,7 @@ fn hopper_forms_assemble() {
     b.bar_sync(1, Some(128));
     b.grid_dependency_wait();
     b.grid_dependency_launch();
-    b.set_max_registers(false, 40);
+    b.setmaxnreg(false, 40);
     b.ret();
     check(target, b);
 }

@@ -98,8 +98,8 @@ pub enum Opcode {
         bypass_l1: bool,
         prefetch: Prefetch,
     },
-    CpAsyncCommit,
-    CpAsyncWait,
+    CpAsyncCommitGroup,
+    CpAsyncWaitGroup,
     CpAsyncMbarrierArrive,
     LdMatrix {
         num: u32,
@@ -151,13 +151,13 @@ pub enum Opcode {
         rank: u32,
     },
     PrefetchTensormap,
-    BulkCommit,
-    BulkWait {
+    BulkCommitGroup,
+    BulkWaitGroup {
         read: bool,
     },
     WgmmaFence,
-    WgmmaCommit,
-    WgmmaWait,
+    WgmmaCommitGroup,
+    WgmmaWaitGroup,
     Wgmma {
         n: u32,
         k: u32,
@@ -165,7 +165,7 @@ pub enum Opcode {
         a: Ty,
         b: Ty,
     },
-    SetMaxNReg {
+    Setmaxnreg {
         inc: bool,
     },
     GridDepWait,

@@ -40,7 +40,7 @@ impl Inference<'_> {
             }
         };
         self.set(op.results[0], in_order(&joined).0);
-        self.accesses.insert(id, layout);
+        self.op_layouts.insert(id, layout);
     }
 
     /// Sets the layouts of an `extract`. The result has the block layout of the source, or the
@@ -55,7 +55,7 @@ impl Inference<'_> {
             let half = block_layout(&layout, part).canonical();
             self.butterfly_chains.known_layouts.insert(flat(&half));
             self.set(result, half);
-            self.accesses.insert(id, layout);
+            self.op_layouts.insert(id, layout);
             return;
         }
         let layout =
@@ -66,13 +66,13 @@ impl Inference<'_> {
         let across_lanes = moved(layout.lane_bases(), source_layout.lane_bases());
         if (across_warps || across_lanes) && self.extract_groups.takes(module, op) {
             let each = self.default_layout(result).canonical();
-            self.accesses.insert(id, block_grid_layout(&each, module.shape(source)));
+            self.op_layouts.insert(id, block_grid_layout(&each, module.shape(source)));
             self.set(result, each);
             return;
         }
         let chosen = if across_warps { self.default_layout(result) } else { source_layout.canonical() };
         self.set(result, chosen);
-        self.accesses.insert(id, layout);
+        self.op_layouts.insert(id, layout);
     }
 
     /// Sets the layouts of an `insert`: those of the destination.
@@ -81,7 +81,7 @@ impl Inference<'_> {
         let destination = op.group(1)[0];
         let layout = self.natural_or_default(destination).canonical();
         self.set(op.results[0], layout.clone());
-        self.accesses.insert(id, layout);
+        self.op_layouts.insert(id, layout);
     }
 
     /// Returns the layout of the source of an `extract` that is a step of a butterfly chain.
@@ -133,7 +133,7 @@ impl Inference<'_> {
 
     /// Returns true if the operands of a `cat` are halves of a chain, or computed from halves.
     fn is_half(&self, operands: &[Value], layout: &Layout) -> bool {
-        let concrete = operands.iter().all(|&operand| self.source(operand) != ValueOrigin::Rematerialized);
+        let concrete = operands.iter().all(|&operand| self.origin(operand) != ValueOrigin::Rematerialized);
         concrete && self.butterfly_chains.known_layouts.contains(&flat(layout))
     }
 }

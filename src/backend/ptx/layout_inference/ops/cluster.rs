@@ -18,6 +18,6 @@ impl Inference<'_> {
         let layout =
             Layout::new(shape, registers, source_layout.lane_bases().to_vec(), source_layout.warp_bases().to_vec());
         self.set(op.results[0], layout);
-        self.accesses.insert(id, source_layout);
+        self.op_layouts.insert(id, source_layout);
     }
 }

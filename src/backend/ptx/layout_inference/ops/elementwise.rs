@@ -8,7 +8,7 @@ impl Inference<'_> {
     pub fn elementwise(&mut self, id: OpId) {
         let op = self.module.op(id);
         let result = op.results[0];
-        if self.source(result) == ValueOrigin::Register {
+        if self.origin(result) == ValueOrigin::Register {
             let layout = match self.elementwise_layout(&op.operands) {
                 Some(layout) if self.has_unanchored_operands_only(&op.operands) => {
                     self.unanchored.insert(result);
@@ -28,7 +28,7 @@ impl Inference<'_> {
     pub fn other_op(&mut self, id: OpId) {
         // Scalars, e.g. CTA ids, are equal in all threads. Views have no registers.
         for &result in &self.module.op(id).results {
-            if matches!(self.module.ty(result), Type::Tile { .. }) && self.source(result) == ValueOrigin::Register {
+            if matches!(self.module.ty(result), Type::Tile { .. }) && self.origin(result) == ValueOrigin::Register {
                 let layout = self.default_layout(result);
                 self.set(result, layout);
             }

@@ -18,7 +18,7 @@ impl Inference<'_> {
         let layout =
             required.unwrap_or_else(|| line_aligned_layout(&source_layout, module.shape(positions), op.dim() as usize));
         self.set(op.results[0], layout);
-        self.accesses.insert(id, source_layout);
+        self.op_layouts.insert(id, source_layout);
     }
 
     /// Sets the layouts of a `histogram`. The source keeps its layout if all replicas are in other
@@ -32,7 +32,7 @@ impl Inference<'_> {
         });
         let source_layout = source_layout.unwrap_or_else(|| self.default_layout(source));
         self.set(result, self.default_layout(result));
-        self.accesses.insert(id, source_layout);
+        self.op_layouts.insert(id, source_layout);
     }
 
     /// Sets the layout of `ranks`: adjacent elements are in adjacent lanes, and each warp has a
@@ -41,7 +41,7 @@ impl Inference<'_> {
         let op = self.module.op(id);
         let layout = in_ranges(self.module.shape(op.results[0]), self.num_warps).canonical();
         self.set(op.results[0], layout.clone());
-        self.accesses.insert(id, layout);
+        self.op_layouts.insert(id, layout);
     }
 }
 

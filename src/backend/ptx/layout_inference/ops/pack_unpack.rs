@@ -20,6 +20,6 @@ impl Inference<'_> {
         if let Some(bits) = group_bits(&layout, joined) {
             self.set(result, parted(&grouped(&layout, &bits), parts));
         }
-        self.accesses.insert(id, layout);
+        self.op_layouts.insert(id, layout);
     }
 }

@@ -50,7 +50,7 @@ impl Inference<'_> {
             let order = memory_order(shape.len(), run.axis);
             let vector = self.blocked[&(shape.to_vec(), order.clone())];
             let layout = self.blocked_layout(shape, &order, vector, 1);
-            self.accesses.insert(id, layout);
+            self.op_layouts.insert(id, layout);
         }
     }
 
@@ -98,7 +98,7 @@ impl Inference<'_> {
         };
         let layout = match self.pointer_contiguity.get(&id).copied() {
             Some(run) => {
-                let coalesced = self.accesses[&id].clone();
+                let coalesced = self.op_layouts[&id].clone();
                 let natural = stored.and_then(|value| self.natural(value));
                 natural.filter(|layout| self.is_as_coalesced(pointers, run, layout, &coalesced)).unwrap_or(coalesced)
             }
@@ -109,7 +109,7 @@ impl Inference<'_> {
                 found.unwrap_or_else(|| self.default_layout(pointers))
             }
         };
-        self.accesses.insert(id, layout.clone());
+        self.op_layouts.insert(id, layout.clone());
         for &result in op.results.iter().filter(|&&result| matches!(module.ty(result), Type::Tile { .. })) {
             self.set(result, layout.clone());
         }

@@ -23,7 +23,7 @@ impl Inference<'_> {
         let axis = op.dim() as usize;
         let layout = self.elementwise_layout(&op.operands).unwrap_or_else(|| self.default_layout(op.operands[0]));
         let reduced = layout.reduce(axis).squeeze(axis);
-        self.accesses.insert(id, layout);
+        self.op_layouts.insert(id, layout);
         for &result in &op.results {
             self.set(result, reduced.clone());
         }
@@ -43,7 +43,7 @@ impl Inference<'_> {
             Some(order) if self.is_cheap(&order, &natural, axis) => natural,
             _ => self.contiguous_layout(natural.shape(), axis),
         };
-        self.accesses.insert(id, layout.clone());
+        self.op_layouts.insert(id, layout.clone());
         for &result in &op.results {
             self.set(result, layout.clone());
         }

@@ -79,7 +79,7 @@ impl Inference<'_> {
         for (id, tile, order, _, least) in found {
             let vector = self.blocked[&(tile.clone(), order.clone())];
             let layout = self.blocked_layout(&tile, &order, vector, least);
-            self.accesses.insert(id, layout);
+            self.op_layouts.insert(id, layout);
         }
         if self.optimizations.contains(Optimization::StridedReduction) {
             self.set_layouts_of_strided_reductions();
@@ -91,12 +91,12 @@ impl Inference<'_> {
     /// enough cache lines.
     fn set_layouts_of_strided_reductions(&mut self) {
         for StridedReduction { load, contiguous, reduced } in strided_reductions(self.module, &self.regions) {
-            let Some(layout) = self.accesses.get(&load) else { continue };
+            let Some(layout) = self.op_layouts.get(&load) else { continue };
             let vector = layout.vector_len(contiguous);
             let bits = self.module.dtype(self.module.op(load).results[0]).storage_bits() as usize;
             let run = (ROW_BYTES * 8 / bits / vector).max(1);
             let rows = rows_of_lanes(layout.shape(), (contiguous, vector, run), reduced, self.num_warps);
-            self.accesses.insert(load, rows);
+            self.op_layouts.insert(load, rows);
         }
     }
 
@@ -110,14 +110,14 @@ impl Inference<'_> {
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let Some(view) = ViewShape::at(module, &self.int_ranges, view, index) else { return };
         let size = view.elem.storage_bits().div_ceil(8) as usize;
-        let coalesced = &self.accesses[&id];
+        let coalesced = &self.op_layouts[&id];
         if self.has_user_layout(value) {
-            self.accesses.insert(id, layout);
+            self.op_layouts.insert(id, layout);
             return;
         }
         let enough = RUN_BYTES.min(self.run_length(&view, coalesced) * size);
         if self.run_length(&view, &layout) * size >= enough {
-            self.accesses.insert(id, layout);
+            self.op_layouts.insert(id, layout);
         }
     }
 
@@ -125,7 +125,7 @@ impl Inference<'_> {
     pub fn load(&mut self, id: OpId) -> Layout {
         let op = self.module.op(id);
         let value = op.results[0];
-        let Some(coalesced) = self.accesses.get(&id).cloned() else { return self.default_layout(value) };
+        let Some(coalesced) = self.op_layouts.get(&id).cloned() else { return self.default_layout(value) };
         let elements = self.num_elements(value);
         let is_enabled = self.optimizations.contains(Optimization::DeferredLoad) && op.is_weak_load();
         let is_small = elements > 1 && elements <= self.num_threads();
@@ -141,7 +141,7 @@ impl Inference<'_> {
             false => layout.num_registers() == coalesced.num_registers() && self.run_bytes(id, layout) >= MIN_RUN_BYTES,
         };
         let layout = requested.filter(fits).unwrap_or(coalesced);
-        self.accesses.insert(id, layout.clone());
+        self.op_layouts.insert(id, layout.clone());
         layout
     }
 

@@ -47,7 +47,7 @@ impl Inference<'_> {
                     }
                     // Threads compute the elements that they load.
                     code if code.is_elementwise() && module.shape(value) == layout.shape() => {
-                        let is_tile = |&&operand: &&Value| self.source(operand) != ValueOrigin::Rematerialized;
+                        let is_tile = |&&operand: &&Value| self.origin(operand) != ValueOrigin::Rematerialized;
                         let mut tiles = op.operands.iter().filter(is_tile);
                         let (Some(&tile), None) = (tiles.next(), tiles.next()) else { break };
                         value = tile;
@@ -56,7 +56,7 @@ impl Inference<'_> {
                     Opcode::LoadView if is_partial && !self.has_adjacent_lanes(maker, &layout) => break,
                     // One thread loads all elements of a byte.
                     Opcode::LoadView if module.dtype(value).storage_bits() >= 8 => {
-                        self.accesses.insert(maker, layout);
+                        self.op_layouts.insert(maker, layout);
                         break;
                     }
                     _ => break,

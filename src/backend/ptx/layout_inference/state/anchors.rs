@@ -11,7 +11,7 @@ impl Inference<'_> {
             return true;
         }
         let Some(op) = self.module.defining_op(value).map(|op| self.module.op(op)) else { return false };
-        self.source(value) == ValueOrigin::View
+        self.origin(value) == ValueOrigin::View
             && self.num_elements(op.operands[0]) > 1
             && self.is_unanchored(op.operands[0])
     }

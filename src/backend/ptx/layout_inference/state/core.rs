@@ -48,7 +48,7 @@ pub struct Layouts {
     pub(in super::super) origins: Vec<Option<ValueOrigin>>,
     /// Access layout of each op that has one: the layout in which it accesses memory, or uses its
     /// operands.
-    pub accesses: FxHashMap<OpId, Layout>,
+    pub op_layouts: FxHashMap<OpId, Layout>,
     /// Plan of each MMA, or the reason for its absence.
     pub mma_plans: FxHashMap<OpId, Result<MmaPlan, String>>,
     /// Elements of the widest access, by tile shape and memory order.
@@ -116,7 +116,7 @@ impl<'m> Inference<'m> {
             optimizations,
             layouts: vec![None; module.num_values()],
             origins: vec![None; module.num_values()],
-            accesses: FxHashMap::default(),
+            op_layouts: FxHashMap::default(),
             mma_plans: FxHashMap::default(),
             blocked: FxHashMap::default(),
             pointer_contiguity: FxHashMap::default(),
@@ -154,7 +154,7 @@ impl<'m> Inference<'m> {
     }
 
     /// Returns the origin of a tile value.
-    pub fn source(&self, value: Value) -> ValueOrigin {
+    pub fn origin(&self, value: Value) -> ValueOrigin {
         if let Some(source) = self.origins.get(value.index()).copied().flatten() {
             return source;
         }
@@ -173,7 +173,7 @@ impl<'m> Inference<'m> {
             Opcode::Assume => ValueOrigin::View,
             code if code.is_shape_alias() => {
                 let uniform = self.num_elements(op.operands[0]) == 1 && self.num_elements(value) > 1;
-                if uniform || self.source(op.operands[0]) == ValueOrigin::Rematerialized {
+                if uniform || self.origin(op.operands[0]) == ValueOrigin::Rematerialized {
                     ValueOrigin::Rematerialized
                 } else {
                     ValueOrigin::View
@@ -181,7 +181,7 @@ impl<'m> Inference<'m> {
             }
             code if code.is_elementwise()
                 && self.num_elements(value) > 1
-                && op.operands.iter().all(|&v| self.source(v) == ValueOrigin::Rematerialized) =>
+                && op.operands.iter().all(|&v| self.origin(v) == ValueOrigin::Rematerialized) =>
             {
                 ValueOrigin::Rematerialized
             }
@@ -211,7 +211,7 @@ impl<'m> Inference<'m> {
         if self.num_elements(value) == 1 {
             return Some(Layout::replicated(shape, self.num_warps));
         }
-        match self.source(value) {
+        match self.origin(value) {
             ValueOrigin::Rematerialized => None,
             ValueOrigin::Register => self.layouts[value.index()].clone(),
             ValueOrigin::View => {

@@ -21,7 +21,7 @@ impl Inference<'_> {
 
     /// Returns the layout in which an access to `view` reads its list of positions.
     pub fn index_list_layout(&self, id: OpId, view: Value) -> Option<Layout> {
-        ViewShape::of(self.module, view)?.list_layout(self.accesses.get(&id)?)
+        ViewShape::of(self.module, view)?.list_layout(self.op_layouts.get(&id)?)
     }
 
     /// Returns the number of contiguous elements that the lanes of a warp access with one vector

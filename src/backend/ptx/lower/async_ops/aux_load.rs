@@ -16,7 +16,7 @@ impl Lowering<'_> {
     /// for longer than necessary.
     pub fn load_aux(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
-        let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
+        let layout = self.info.inference.op_layouts.get(&load).cloned().ok_or("a load without a layout")?;
         let dtype = self.info.element_type(tile);
         let size = dtype.storage_bits() as usize / 8;
         let start = *self

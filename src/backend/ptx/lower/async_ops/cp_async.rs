@@ -76,7 +76,7 @@ impl Lowering<'_> {
     /// Loads the thread-private elements of a tile from their stage.
     pub fn load_thread_private(&mut self, load: OpId) -> Lowered {
         let tile = self.module.op(load).results[0];
-        let layout = self.info.inference.accesses.get(&load).cloned().ok_or("a load without a layout")?;
+        let layout = self.info.inference.op_layouts.get(&load).cloned().ok_or("a load without a layout")?;
         let ThreadPrivateTile { address, vector, offsets } = &self.values.private_tiles[&load];
         let base = self.b.reg(*address, RegClass::B32);
         let dtype = self.info.element_type(tile);
@@ -149,14 +149,14 @@ impl Lowering<'_> {
     /// iteration.
     pub fn advance_cp_async(&mut self, cp_async: &CpAsyncState) {
         let start = self.stamp_start();
-        self.b.cp_async_wait(cp_async.plan.stages as u32 - 2);
+        self.b.cp_async_wait_group(cp_async.plan.stages as u32 - 2);
         self.stamp_wait(start, None, None);
         if cp_async.plan.async_mma {
             self.wait_all_mmas();
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
         if cp_async.plan.barrier_at_head {
-            self.emit_barrier();
+            self.emit_bar_sync();
         }
         self.locate_private_tiles(cp_async);
         for copy in cp_async.plan.copies.iter().filter(|copy| !copy.thread_private) {
@@ -208,7 +208,7 @@ impl Lowering<'_> {
 
     /// Waits for all copies, after the loop.
     pub fn stop_cp_async(&mut self, cp_async: &CpAsyncState) {
-        self.b.cp_async_wait(0);
+        self.b.cp_async_wait_group(0);
         for copy in &cp_async.plan.copies {
             self.values.staged.remove(&self.module.op(copy.load).results[0]);
             self.values.private_tiles.remove(&copy.load);
@@ -236,7 +236,7 @@ impl Lowering<'_> {
         self.values.tiles[argument.index()] = before;
         self.release(mark);
         self.b.place(skip);
-        self.b.cp_async_commit();
+        self.b.cp_async_commit_group();
         self.stamp(start, StampKind::Copy, cp_async.plan.copies.first().map(|copy| copy.load));
         self.advance_offset(cp_async, cp_async.fill);
         Ok(())

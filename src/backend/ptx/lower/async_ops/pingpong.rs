@@ -6,7 +6,7 @@
 use crate::backend::ptx::isa::inst::{Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::loop_counter::{counter_type, num_iterations, unsigned};
 use crate::backend::ptx::lower::{Lowered, Lowering};
-use crate::backend::ptx::schedule::{OrderPoint, PingPong, StageCount};
+use crate::backend::ptx::schedule::{OrderPoint, PingPong, StagesPerIteration};
 use crate::ir::Flag;
 
 /// Iterations of a ping-pong group: first counter, step, and whether there is one.
@@ -33,7 +33,7 @@ impl Lowering<'_> {
             .collect::<Lowered<_>>()?;
         // Group 0 enters first: its order barriers have no earlier phase to wait for.
         let first = Operand::from(u32::from(index == 0));
-        self.sync.group.phases = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.parities = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {
@@ -48,11 +48,11 @@ impl Lowering<'_> {
     }
 
     /// Returns the number of stages that an iteration consumes, modulo two rounds of the pipeline.
-    fn stages_of_iteration(&mut self, pipeline: usize, count: &StageCount) -> Lowered<Operand> {
+    fn stages_of_iteration(&mut self, pipeline: usize, count: &StagesPerIteration) -> Lowered<Operand> {
         let module = self.module;
         let period = 2 * self.sync.num_stages(pipeline);
-        let mut all = Operand::from(count.fixed);
-        for &id in &count.per_iteration_of {
+        let mut all = Operand::from(count.direct);
+        for &id in &count.per_trip_of {
             let op = module.op(id);
             let ty = counter_type(module.dtype(op.group(0)[0]), op.flag(Flag::UnsignedCmp))?;
             let [lower, upper, step] = [0, 1, 2].map(|group| self.scalar(op.group(group)[0]));

@@ -189,9 +189,9 @@ mod tests {
             let transposed = lowering.info.tma_map((views[1], &[]), &[64, 128], Swizzle::B128, false).unwrap();
             assert_eq!(transposed, map);
             // Box shapes that the hardware lacks, and a type that is not f32.
-            assert!(lowering.info.tma_map((views[0], &[]), &[128, 128], Swizzle::B128, false).is_none());
-            assert!(lowering.info.tma_map((views[0], &[]), &[512, 64], Swizzle::B128, false).is_none());
-            assert!(lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, true).is_none());
+            assert!(lowering.info.tma_map((views[0], &[]), &[128, 128], Swizzle::B128, false).is_err());
+            assert!(lowering.info.tma_map((views[0], &[]), &[512, 64], Swizzle::B128, false).is_err());
+            assert!(lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, true).is_err());
         });
     }
 
@@ -206,7 +206,7 @@ mod tests {
             k.partition(&array, &[128, columns], &[0, 1]);
             let module = k.finish();
             with_views(&module, Target::SM_90A, true, |lowering, views| {
-                lowering.info.tma_map((views[0], &[row, column]), &[128, 16], Swizzle::None, false).is_some()
+                lowering.info.tma_map((views[0], &[row, column]), &[128, 16], Swizzle::None, false).is_ok()
             })
         };
         assert!(has_map(DType::F16, 40, 1), "80 bytes");
@@ -240,10 +240,10 @@ mod tests {
                 lowering.info.tma_map((views[0], &[]), &[128, 64], Swizzle::B128, false)
             })
         };
-        assert!(map(true, Target::SM_90A, true).is_some());
-        assert!(map(false, Target::SM_90A, true).is_none());
-        assert!(map(true, Target::SM_80, true).is_none());
-        assert!(map(true, Target::SM_90A, false).is_none());
+        assert!(map(true, Target::SM_90A, true).is_ok());
+        assert!(map(false, Target::SM_90A, true).is_err());
+        assert!(map(true, Target::SM_80, true).is_err());
+        assert!(map(true, Target::SM_90A, false).is_err());
     }
 
     #[test]
@@ -257,8 +257,9 @@ mod tests {
         k.b.simple(Opcode::MakePartitionView, &[array.view], vec![], ty);
         let module = k.finish();
         with_views(&module, Target::SM_90A, true, |lowering, views| {
-            assert!(lowering.info.tma_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_none());
-            assert!(lowering.info.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_some());
+            let padded = lowering.info.tma_map((views[0], &[]), &[64, 32], Swizzle::B128, false);
+            assert_eq!(padded.unwrap_err(), "TMA pads with zeros alone");
+            assert!(lowering.info.tma_store_map((views[0], &[]), &[64, 32], Swizzle::B128, false).is_ok());
         });
     }
 

@@ -8,7 +8,9 @@ use crate::backend::ptx::lower::Lowering;
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::lower::state::sync_state::PipelineState;
 use crate::backend::ptx::optimizations::Optimization;
-use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY, ORDER_BARRIERS, StageBuffers};
+use crate::backend::ptx::plan::planned_kernel::{
+    EMPTY_BARRIER_OFFSET, ORDER_BARRIERS, STAGE_BARRIER_BYTES, StageBuffers,
+};
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
 
 impl Lowering<'_> {
@@ -17,7 +19,7 @@ impl Lowering<'_> {
         let tid = self.b.special(Special::TidX);
         let is_other = self.b.setp(Cmp::Ne, Ty::U32, tid, 0);
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let order = self.sync.group.order_barriers;
+        let order = self.sync.group.order_mbarriers;
         let both = match self.sync.peer.in_lockstep {
             Some(in_lockstep) => self.b.select(RegClass::B32, in_lockstep, warps * CLUSTER_SIZE, warps),
             None => Operand::from(warps * CLUSTER_SIZE),
@@ -25,9 +27,9 @@ impl Lowering<'_> {
         self.b.skip_if(is_other, false, |b| {
             for (pipeline, plan) in pipelines.iter().zip(&warp_spec.pipelines) {
                 for stage in 0..plan.num_stages {
-                    let full = Addr::new(base, i64::from(pipeline.barriers + stage * BARRIER_BYTES));
+                    let full = Addr::new(base, i64::from(pipeline.barriers + stage * STAGE_BARRIER_BYTES));
                     b.mbarrier_init(&full, 1u32);
-                    b.mbarrier_init(&full.plus(EMPTY), if plan.clustered { both } else { warps.into() });
+                    b.mbarrier_init(&full.plus(EMPTY_BARRIER_OFFSET), if plan.clustered { both } else { warps.into() });
                 }
             }
             if warp_spec.pingpong.is_some() {
@@ -49,7 +51,8 @@ impl Lowering<'_> {
         pipelines.warp_leader = leader;
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
-        pipelines.states = pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), phase: zero(b) }).collect();
+        pipelines.states =
+            pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), parity: zero(b) }).collect();
         if pipelines.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             pipelines.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());

@@ -60,7 +60,7 @@ impl Lowering<'_> {
 
     /// Returns the tensor map of a store.
     fn store_map(&self, plan: &TmaStore) -> Lowered<TensorMap> {
-        self.info.store_map(plan.op, &plan.tile).ok_or_else(|| SCHEDULE_MISMATCH.to_owned())
+        self.info.store_map(plan.op, &plan.tile).map_err(|_| SCHEDULE_MISMATCH.to_owned())
     }
 
     /// Lowers `store_view_tko` or `atomic_red_view_tko` to TMA. Returns false, and emits nothing,
@@ -110,8 +110,8 @@ impl Lowering<'_> {
         let buffer = self.next_write_buffer()?;
         for part in 0..parts.count {
             if part > 0 && parts.in_flight == 1 {
-                self.b.bulk_wait(0, true);
-                self.barrier()?;
+                self.b.bulk_wait_group(0, true);
+                self.scheduled_barrier()?;
             }
             let slot = part % parts.in_flight * parts.bytes;
             let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
@@ -119,9 +119,9 @@ impl Lowering<'_> {
             self.b.fence_proxy(ProxyFence::AsyncShared);
             // The next barrier also orders the read of the buffer that the next part overwrites.
             if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
-                self.b.bulk_wait(parts.in_flight - 2, true);
+                self.b.bulk_wait_group(parts.in_flight - 2, true);
             }
-            self.barrier()?;
+            self.scheduled_barrier()?;
             self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
         }
         let boxes = parts.count * (parts.bytes / store.plan.tile.box_bytes());
@@ -155,7 +155,7 @@ impl Lowering<'_> {
         self.b.bar_warp_sync();
         for part in 0..parts.count {
             if part >= parts.in_flight {
-                self.b.bulk_wait(parts.in_flight - 1, true);
+                self.b.bulk_wait_group(parts.in_flight - 1, true);
                 self.b.bar_warp_sync();
             }
             let slot = part % parts.in_flight * parts.bytes;
@@ -252,7 +252,7 @@ impl Lowering<'_> {
                     false => b.tma_store(address, &coords, &source),
                 }
             }
-            b.bulk_commit();
+            b.bulk_commit_group();
         });
     }
 }

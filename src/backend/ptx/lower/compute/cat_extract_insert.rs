@@ -199,7 +199,7 @@ impl Lowering<'_> {
         let module = self.module;
         let op = module.op(id);
         let (source, result) = (op.group(0)[0], op.results[0]);
-        let layout = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.op_layouts[&id].clone();
         let index = self.scalar_operands(op.group(2))?;
         let block = Block { layout: &layout, part: module.shape(source), index };
         let within = block_layout(&layout, block.part);

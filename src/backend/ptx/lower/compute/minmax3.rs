@@ -11,7 +11,7 @@
 //! The sign of the result shows whether the condition holds. If it fails in any lane of the warp,
 //! or if there is a NaN, the warp repeats the reduction with float instructions.
 
-use super::reduce_partials::ReductionPartials;
+use super::reduce_lanes::ReductionPartials;
 use crate::backend::ptx::isa::inst::{Cmp, IntOp, Operand, Reg, RegClass, ShflMode, Ty, VoteMode};
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::lower::{Lowered, Lowering};

@@ -146,7 +146,7 @@ impl Lowering<'_> {
             // The fence of each thread precedes the barrier. A fence after the barrier does not
             // order writes of other threads for the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
-            self.barrier()?;
+            self.scheduled_barrier()?;
         }
         for _ in 0..count {
             self.next_read_buffer()?;
@@ -212,7 +212,7 @@ impl Lowering<'_> {
         if asynchronous {
             self.b.fence_proxy(ProxyFence::AsyncShared);
         }
-        self.barrier()
+        self.scheduled_barrier()
     }
 
     /// Returns the registers of an operand in its layout, with elements of the type of the plan.

@@ -2,7 +2,7 @@
 //!
 //! * Input: operands in the layouts of layout inference.
 //! * Output: the registers of the results.
-//! * Order: `mma`; reductions (`reduce_partials`, `minmax3`, `reduce_warps`, then `reduce`); scans
+//! * Order: `mma`; reductions (`reduce_lanes`, `minmax3`, `reduce_warps`, then `reduce`); scans
 //!   (`scan_lanes`, `scan_warps`, then `scan`); rearrangements; the debugging ops `assert` and
 //!   `printf`.
 //! * The folder knows neither control flow nor the producer.
@@ -16,7 +16,7 @@ pub mod pack_unpack;
 pub mod printf;
 pub mod ranks;
 pub mod reduce;
-pub mod reduce_partials;
+pub mod reduce_lanes;
 pub mod reduce_warps;
 pub mod scan;
 pub mod scan_lanes;

@@ -238,7 +238,7 @@ impl Lowering<'_> {
         let more = self.b.setp(Cmp::Lt, Ty::U32, first, part_elements as u32);
         self.b.bra_if(more, false, next, false);
         self.join_others(skip);
-        self.barrier()?;
+        self.scheduled_barrier()?;
         if count > PART {
             let after = self.b.add(Ty::U32, part, 1);
             self.b.mov_to(part, after);

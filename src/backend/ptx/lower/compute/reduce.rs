@@ -4,7 +4,7 @@
 //! lane or warp number, and one step combines the two halves of each bit. The order of the steps is
 //! planned by `schedule/requirements/reduction_steps`.
 
-use super::reduce_partials::ReductionPartials;
+use super::reduce_lanes::ReductionPartials;
 use crate::backend::ptx::isa::inst::Operand;
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
@@ -37,18 +37,18 @@ impl Lowering<'_> {
     pub fn reduce(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let layout = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.op_layouts[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.empty_partials(id, &layout);
         partials.regs = self.operands()?.iter().map(|regs| regs.to_vec()).collect();
-        self.reduce_partials(id, partials, axis)
+        self.emit_reduction_steps(id, partials, axis)
     }
 
     /// Lowers the remaining steps of a reduction.
-    fn reduce_partials(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
+    fn emit_reduction_steps(&mut self, id: OpId, mut partials: ReductionPartials, axis: AxisBits) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let (body, layout) = (op.regions[0], self.info.inference.accesses[&id].clone());
+        let (body, layout) = (op.regions[0], self.info.inference.op_layouts[&id].clone());
         let ordered = self.info.is_ordered_reduction(id);
         let folds = self.info.reduction_steps(id, partials.bases.clone(), axis);
         let done = self.reduce_minmax3(body, &mut partials, &folds, axis, ordered)?;
@@ -74,7 +74,7 @@ impl Lowering<'_> {
     /// Begins a reduction whose operands are computed by strip iterations of `strip_registers`
     /// registers.
     pub fn begin_strip_reduction(&self, id: OpId, strip_registers: usize) -> StripReduction {
-        let layout = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.op_layouts[&id].clone();
         let axis = AxisBits::of(layout.shape(), self.module.op(id).dim() as usize);
         let kept = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
         StripReduction { id, layout, axis, strip_bits: strip_registers.ilog2() as usize, regs: vec![None; 1 << kept] }
@@ -110,6 +110,6 @@ impl Lowering<'_> {
         partials.bases.keep_off(running.axis);
         let regs: Vec<Vec<Operand>> = running.regs.into_iter().flatten().collect();
         partials.regs = (0..partials.dtypes.len()).map(|of| regs.iter().map(|values| values[of]).collect()).collect();
-        self.for_op(running.id, |lowering| lowering.reduce_partials(running.id, partials, running.axis))
+        self.for_op(running.id, |lowering| lowering.emit_reduction_steps(running.id, partials, running.axis))
     }
 }

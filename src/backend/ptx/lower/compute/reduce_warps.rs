@@ -1,6 +1,6 @@
 //! Cross-warp reduction through shared memory.
 
-use super::reduce_partials::ReductionPartials;
+use super::reduce_lanes::ReductionPartials;
 use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Space};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
@@ -28,6 +28,9 @@ impl Lowering<'_> {
     /// Every warp stores its results, and after a barrier every warp combines the results of its
     /// elements. A register has one row for each combination of the other bits that distinguish
     /// elements. The results of a row are adjacent, so that a thread loads them by vector accesses.
+    ///
+    /// The buffers are those of `Requirement::SmemExchange` (`requirements/exchange`), which
+    /// `SubStepBuilder::fulfil` allocates.
     pub fn reduce_warps(
         &mut self,
         body: BlockId,
@@ -59,6 +62,7 @@ impl Lowering<'_> {
             let row_bytes = size * parts as u32;
             let register_bytes = row_bytes * rows;
             let buffer = self.next_write_buffer()?;
+            debug_assert!(count as u32 * register_bytes <= buffer.bytes, "bytes of `OpRequirements::reduction_steps`");
             let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
             let mut own = row.clone();
             for (position, &warp) in warps.iter().enumerate() {

@@ -18,7 +18,7 @@ impl Lowering<'_> {
     pub fn scan(&mut self, id: OpId) -> Lowered {
         let module = self.module;
         let op = module.op(id);
-        let layout = self.info.inference.accesses[&id].clone();
+        let layout = self.info.inference.op_layouts[&id].clone();
         let axis = op.dim() as usize;
         let order = ScanOrder::of(&layout, axis).ok_or("a scan in a layout without order")?;
         let mut scan = Scan {

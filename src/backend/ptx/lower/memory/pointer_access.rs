@@ -104,7 +104,7 @@ impl Lowering<'_> {
         if dtype.storage_bits() < 8 {
             return Err(format!("a pointer to one {dtype}: two of them share a byte"));
         }
-        let layout = self.info.inference.accesses.get(&id).cloned();
+        let layout = self.info.inference.op_layouts.get(&id).cloned();
         let layout = layout.ok_or("an access through pointers has no layout")?;
         // Constant addresses are copied to registers: ptxas rejects some constants as addresses.
         let addresses = self.operand()?.regs;

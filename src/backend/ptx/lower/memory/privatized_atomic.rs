@@ -21,7 +21,7 @@ impl Lowering<'_> {
     pub fn clear_privatized(&mut self) {
         let Some(array) = self.schedule.privatized else { return };
         self.clear(Buffer { bytes: array.bytes(), ..array.buffer });
-        self.emit_barrier();
+        self.emit_bar_sync();
     }
 
     /// Lowers a privatized atomic.
@@ -184,7 +184,7 @@ impl Lowering<'_> {
 
     fn flush_bins(&mut self, array: PrivatizedArray) -> Lowered {
         let base = self.scalar(array.array)?;
-        self.barrier()?;
+        self.scheduled_barrier()?;
         let start = i64::from(array.buffer.offset);
         // The lanes of a warp start at different replicas, which are in different banks.
         let tid = self.b.special(Special::TidX);

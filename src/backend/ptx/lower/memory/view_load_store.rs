@@ -60,7 +60,7 @@ impl Lowering<'_> {
     /// the stage, so none of them is put together from aligned vectors.
     pub fn begin_copy(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
-        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("a load without a layout")?;
+        let layout = self.info.inference.op_layouts.get(&id).cloned().ok_or("a load without a layout")?;
         let access = self.access(id, op.group(0)[0], op.group(1), &layout, None)?;
         self.report.remarks.has_loads_in_mma_loops |= self.info.is_in_mma_loop(id);
         Ok(access)
@@ -79,7 +79,7 @@ impl Lowering<'_> {
     pub fn begin_view(&mut self, id: OpId) -> Lowered<ViewAccess> {
         let op = self.module.op(id);
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
-        let layout = self.info.inference.accesses.get(&id).cloned().ok_or("only partition views can be accessed")?;
+        let layout = self.info.inference.op_layouts.get(&id).cloned().ok_or("only partition views can be accessed")?;
         let shape = ViewShape::at(self.module, &self.info.inference.int_ranges, view, index);
         let shift = shape.filter(|_| op.code == Opcode::LoadView && op.mem_order() == MemOrder::Weak);
         let shift = shift.and_then(|shape| self.misalignment_of(&shape, index, &layout));

@@ -25,7 +25,7 @@ impl Lowering<'_> {
         for (operand, layout) in self.info.missing_inputs(value, required, &is_available) {
             self.get(operand, &layout)?;
         }
-        let regs = match self.info.inference.source(value) {
+        let regs = match self.info.inference.origin(value) {
             ValueOrigin::Register => {
                 let tile = self.concrete(value)?;
                 if tile.layout.num_elements() == 1 {
@@ -207,7 +207,7 @@ impl Lowering<'_> {
     /// Lowers an elementwise op in its own layout. A rematerialized op is lowered at its uses.
     pub fn elementwise(&mut self, id: OpId) -> Lowered {
         let result = self.module.op(id).results[0];
-        if self.info.inference.source(result) == ValueOrigin::Rematerialized {
+        if self.info.inference.origin(result) == ValueOrigin::Rematerialized {
             return Ok(());
         }
         let layout = self.info.result_layout(result);

@@ -80,7 +80,7 @@ impl Lowering<'_> {
         let ordering = MemoryOrdering::of(self.module.op(id));
         let fenced = (ordering.order.acquires() || ordering.order.releases()) && (count > 1 || !carries);
         if ordering.order.releases() {
-            self.barrier()?;
+            self.scheduled_barrier()?;
             if fenced {
                 self.b.fence(Sem::AcqRel, ordering.scope);
             }
@@ -93,7 +93,7 @@ impl Lowering<'_> {
     pub fn end_ordered(&mut self, begun: FencedAccess) -> Lowered {
         if begun.ordering.order.acquires() {
             self.acquire_fence(begun);
-            self.barrier()?;
+            self.scheduled_barrier()?;
         }
         Ok(())
     }

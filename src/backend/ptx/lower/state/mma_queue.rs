@@ -10,7 +10,7 @@ use super::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
-use crate::backend::ptx::plan::planned_kernel::EMPTY;
+use crate::backend::ptx::plan::planned_kernel::EMPTY_BARRIER_OFFSET;
 use crate::ir::{OpId, Value};
 
 impl Lowering<'_> {
@@ -115,7 +115,7 @@ impl Lowering<'_> {
             };
             let arrive = |b: &mut Builder, leader: Reg, bar: Reg, remote: bool| {
                 let arrives = there.map_or(leader, |there| b.and(Ty::Pred, there, leader).reg());
-                b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY), remote));
+                b.guarded(arrives, false, |b| b.mbarrier_arrive(&Addr::new(bar, EMPTY_BARRIER_OFFSET), remote));
             };
             arrive(&mut self.b, leader, barrier, false);
             if let Some((peer, remote_leader)) = peer.filter(|_| release.cluster) {

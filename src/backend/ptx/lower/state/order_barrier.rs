@@ -17,7 +17,7 @@
 
 use super::core::Lowering;
 use super::instrument::stamp_state::WaitKey;
-use super::sync_state::OrderBarrier;
+use super::sync_state::NamedOrderBarriers;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::lower::named_barriers::NamedBarrier;
 use crate::backend::ptx::schedule::{OrderBarrierKind, OrderPoint, PINGPONG_GROUPS, WarpRole};
@@ -51,7 +51,7 @@ impl Lowering<'_> {
             let next = self.b.add(Ty::U32, group, NamedBarrier::Order(1).id());
             let next = self.b.select(RegClass::B32, last, NamedBarrier::Order(0).id(), next);
             let [own, next] = [own, next].map(|barrier| self.b.reg(barrier, RegClass::B32));
-            self.sync.order = Some(OrderBarrier { own, next });
+            self.sync.order = Some(NamedOrderBarriers { own, next });
         }
     }
 
@@ -92,7 +92,7 @@ impl Lowering<'_> {
             OrderPoint::SideEffects => (None, "the order wait of a ping-pong group at its stores"),
         };
         if point.barrier() == OrderBarrierKind::Mbarrier {
-            let Some(&parity) = self.sync.group.phases.get(point.barrier_set()) else { return };
+            let Some(&parity) = self.sync.group.parities.get(point.barrier_set()) else { return };
             let barrier = self.order_mbarrier(point, self.sync.group.index);
             self.wait_for_phase(&barrier, parity, op, step);
             let next = self.b.xor(Ty::B32, parity, 1u32);
@@ -123,7 +123,7 @@ impl Lowering<'_> {
     fn mbarrier_order_arrive(&mut self, point: OrderPoint) {
         let Some(leader) = self.sync.warp_leader() else { return };
         if point == OrderPoint::SideEffects && self.schedule.tma_stores().next().is_some() {
-            self.b.bulk_wait(0, false);
+            self.b.bulk_wait_group(0, false);
         }
         self.b.bar_warp_sync();
         let barrier = self.order_mbarrier(point, PINGPONG_GROUPS - 1 - self.sync.group.index);
@@ -133,7 +133,7 @@ impl Lowering<'_> {
     fn order_mbarrier(&mut self, point: OrderPoint, group: u32) -> Addr {
         let base = self.b.reg(Operand::Smem, RegClass::B32);
         let index = PINGPONG_GROUPS * point.barrier_set() as u32 + group;
-        Addr::new(base, i64::from(self.sync.group.order_barriers + 8 * index))
+        Addr::new(base, i64::from(self.sync.group.order_mbarriers + 8 * index))
     }
 
     /// Returns a barrier number that depends on these exponentials.

@@ -11,7 +11,7 @@ use super::core::Lowering;
 use super::instrument::stamp_state::WaitKey;
 use super::sync_state::{AcquiredStage, PipelineState, TryWaitState};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
-use crate::backend::ptx::plan::planned_kernel::{BARRIER_BYTES, EMPTY};
+use crate::backend::ptx::plan::planned_kernel::{EMPTY_BARRIER_OFFSET, STAGE_BARRIER_BYTES};
 use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::schedule::PipelineDesc;
 use crate::ir::OpId;
@@ -29,43 +29,43 @@ impl Lowering<'_> {
     }
 
     /// Returns the addresses of the current stage: full barrier, then data.
-    pub fn stage_addresses(&mut self, which: usize) -> (Operand, Operand) {
+    pub fn stage_addresses(&mut self, pipeline: usize) -> (Operand, Operand) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
-        let (pipeline, index) = (pipelines.buffers[which], pipelines.states[which].index);
-        let PipelineDesc { num_stages: stages, stage_bytes, .. } = pipelines.warp_spec.pipelines[which];
+        let (buffers, index) = (pipelines.buffers[pipeline], pipelines.states[pipeline].index);
+        let PipelineDesc { num_stages: stages, stage_bytes, .. } = pipelines.warp_spec.pipelines[pipeline];
         let uniform = pipelines.uniform.map(|uniform| uniform.smem_base);
         let b = &mut self.b;
         let base = uniform.unwrap_or_else(|| b.reg(Operand::Smem, RegClass::B32));
         if stages == 1 {
-            return (b.add(Ty::U32, base, pipeline.barriers), b.add(Ty::U32, base, pipeline.smem.offset));
+            return (b.add(Ty::U32, base, buffers.barriers), b.add(Ty::U32, base, buffers.smem.offset));
         }
-        let barrier = b.mad(Ty::U32, index, i64::from(BARRIER_BYTES), base);
-        let barrier = b.add(Ty::U32, barrier, pipeline.barriers);
+        let barrier = b.mad(Ty::U32, index, i64::from(STAGE_BARRIER_BYTES), base);
+        let barrier = b.add(Ty::U32, barrier, buffers.barriers);
         let stage = b.mad(Ty::U32, index, i64::from(stage_bytes), base);
-        (barrier, b.add(Ty::U32, stage, pipeline.smem.offset))
+        (barrier, b.add(Ty::U32, stage, buffers.smem.offset))
     }
 
-    /// Returns the addresses of the current stage and its phase, then advances the pipeline.
+    /// Returns the addresses of the current stage and its parity, then advances the pipeline.
     pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
-        let which = pipelines.warp_spec.channels[channel].pipeline;
-        let (parity, state) = (pipelines.states[which].phase, pipelines.try_wait[channel]);
+        let pipeline = pipelines.warp_spec.channels[channel].pipeline;
+        let (parity, state) = (pipelines.states[pipeline].parity, pipelines.try_wait[channel]);
         let now = self.b.copy(parity, RegClass::B32).into();
         if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = state {
             // A loop with try-waits advances there.
             let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
             return (barrier, stage, now);
         }
-        let (barrier, stage) = self.stage_addresses(which);
-        self.advance(which);
+        let (barrier, stage) = self.stage_addresses(pipeline);
+        self.advance(pipeline);
         (barrier, stage, now)
     }
 
     /// Advances to the next stage.
-    pub fn advance(&mut self, which: usize) {
+    pub fn advance(&mut self, pipeline: usize) {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
-        let (PipelineState { index, phase: parity }, stages) =
-            (pipelines.states[which], pipelines.warp_spec.pipelines[which].num_stages);
+        let (PipelineState { index, parity }, stages) =
+            (pipelines.states[pipeline], pipelines.warp_spec.pipelines[pipeline].num_stages);
         let b = &mut self.b;
         if stages == 1 {
             let flipped = b.xor(Ty::B32, parity, 1u32);
@@ -80,21 +80,21 @@ impl Lowering<'_> {
         b.mov_to(parity, turned);
     }
 
-    /// Returns the addresses and the phase of the next stage to acquire. `advances`: the previous
+    /// Returns the addresses and the parity of the next stage to acquire. `advances`: the previous
     /// stage is acquired, so the pipeline advances first.
     pub fn next_stage_addresses(&mut self, channel: usize, advances: bool) -> (Operand, Operand, Reg) {
-        let which = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
+        let pipeline = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
         if advances {
-            self.advance(which);
+            self.advance(pipeline);
         }
-        let (barrier, stage) = self.stage_addresses(which);
-        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[which].phase)
+        let (barrier, stage) = self.stage_addresses(pipeline);
+        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[pipeline].parity)
     }
 
     /// Advances by `count` stages, less than two rounds of the pipeline.
     pub fn skip_stages(&mut self, pipeline: usize, count: Operand) {
         let stages = self.sync.num_stages(pipeline);
-        let PipelineState { index, phase: parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
+        let PipelineState { index, parity } = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline];
         let all = self.b.add(Ty::U32, index, count);
         let rounds = self.b.div(Ty::U32, all, stages);
         let whole = self.b.mul(Ty::U32, rounds, stages);
@@ -114,7 +114,7 @@ impl Lowering<'_> {
         let load = self.first_load(channel);
         let step = format!("the wait for an empty stage of channel {channel}");
         let start = self.stamp_start();
-        self.wait_for_phase(&barrier.plus(EMPTY), before, load, &step);
+        self.wait_for_phase(&barrier.plus(EMPTY_BARRIER_OFFSET), before, load, &step);
         self.stamp_wait(start, None, load);
         (barrier, stage)
     }

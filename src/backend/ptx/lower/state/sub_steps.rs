@@ -17,7 +17,7 @@ use crate::layout::Layout;
 
 impl Lowering<'_> {
     /// Emits the next barrier of the schedule.
-    pub fn barrier(&mut self) -> Lowered {
+    pub fn scheduled_barrier(&mut self) -> Lowered {
         while let Some(sub_step) = self.smem.sub_steps.pop_front() {
             match sub_step {
                 SubStep::MmaWait { .. } | SubStep::TmaStoreWait { .. } => self.synchronize(sub_step)?,
@@ -104,16 +104,16 @@ impl Lowering<'_> {
             SubStep::MmaWait { pending } => self.wait_for_operands(pending as usize),
             SubStep::TmaStoreWait { complete: written } => {
                 let start = self.stamp_start();
-                self.b.bulk_wait(0, !written);
+                self.b.bulk_wait_group(0, !written);
                 self.stamp_wait(start, None, None);
             }
-            _ => self.emit_barrier(),
+            _ => self.emit_bar_sync(),
         }
         Ok(())
     }
 
     /// Emits a barrier of the threads of the partition.
-    pub fn emit_barrier(&mut self) {
+    pub fn emit_bar_sync(&mut self) {
         let start = self.stamp_start();
         match self.sync.role {
             WarpRole::Consumer => {

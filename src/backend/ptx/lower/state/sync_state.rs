@@ -20,10 +20,10 @@ pub struct SyncState {
     pub pipelines: Option<PipelineStates>,
     /// MMAs in flight, and waits for them.
     pub mmas: MmaQueue,
-    /// The ping-pong group that is lowered.
-    pub group: PingPongGroup,
+    /// The consumer group that is lowered: a ping-pong group, or number 0.
+    pub group: ConsumerGroupState,
     /// Named barriers of the consumer group, if they are in registers.
-    pub order: Option<OrderBarrier>,
+    pub order: Option<NamedOrderBarriers>,
     /// The other CTA of the cluster.
     pub peer: ClusterPeer,
     /// Offset in shared memory of the mbarriers that replace named barriers, with a wait limit.
@@ -37,7 +37,7 @@ impl SyncState {
             role: WarpRole::All,
             pipelines: None,
             mmas: MmaQueue::default(),
-            group: PingPongGroup::default(),
+            group: ConsumerGroupState::default(),
             order: None,
             peer: ClusterPeer::default(),
             limited_barriers: None,
@@ -141,11 +141,11 @@ impl MmaQueue {
     }
 }
 
-/// Stage index and phase of a partition in a pipeline.
+/// Stage index and parity of a partition in a pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineState {
     pub index: Reg,
-    pub phase: Reg,
+    pub parity: Reg,
 }
 
 /// A stage that consumers have acquired.
@@ -241,22 +241,22 @@ pub struct InFlightMma {
     pub loc: u32,
 }
 
-/// The ping-pong group that is lowered.
+/// The consumer group that is lowered: a ping-pong group, or number 0.
 #[derive(Clone, Debug, Default)]
-pub struct PingPongGroup {
+pub struct ConsumerGroupState {
     /// Number of the group.
     pub index: u32,
     /// Offset of the order barriers in shared memory.
-    pub order_barriers: u32,
-    /// Phases of the next wait, by order point.
-    pub phases: Vec<Reg>,
+    pub order_mbarriers: u32,
+    /// Parities of the next wait, by order point.
+    pub parities: Vec<Reg>,
     /// By pipeline: stages that an iteration consumes, modulo two rounds.
     pub stages_per_iteration: Vec<Operand>,
 }
 
 /// Named barriers of a consumer group: its own, and that of the next group.
 #[derive(Clone, Copy, Debug)]
-pub struct OrderBarrier {
+pub struct NamedOrderBarriers {
     pub own: Reg,
     pub next: Reg,
 }

@@ -130,8 +130,8 @@ impl EmulatedBlock {
             self.check_in_flight(inst);
             match inst.op {
                 Opcode::WgmmaFence => {}
-                Opcode::WgmmaCommit => self.in_flight.push(InFlight::default()),
-                Opcode::WgmmaWait => {
+                Opcode::WgmmaCommitGroup => self.in_flight.push(InFlight::default()),
+                Opcode::WgmmaWaitGroup => {
                     let pending = self.one(0, &inst.srcs[0]) as usize;
                     let landed = self.in_flight.len().saturating_sub(1 + pending);
                     self.in_flight.drain(..landed);

@@ -37,7 +37,7 @@ impl KernelInfo<'_> {
                 Some(op) => pending.extend(&self.module.op(op).operands),
                 // Rematerialized values need no layout conversion.
                 None if matches!(self.module.ty(value), Type::Tile { .. })
-                    && self.inference.source(value) != ValueOrigin::Rematerialized =>
+                    && self.inference.origin(value) != ValueOrigin::Rematerialized =>
                 {
                     leaves.push(value);
                 }
@@ -57,6 +57,6 @@ impl KernelInfo<'_> {
 pub fn is_computed_at_use(info: &KernelInfo<'_>, id: OpId) -> bool {
     let op = info.module.op(id);
     let renames = op.code.is_alias() || matches!(op.code, Opcode::Constant | Opcode::Iota);
-    let named = op.code == Opcode::WithLayout && info.inference.source(op.results[0]) == ValueOrigin::View;
-    renames || named || op.code.is_elementwise() && info.inference.source(op.results[0]) == ValueOrigin::Rematerialized
+    let named = op.code == Opcode::WithLayout && info.inference.origin(op.results[0]) == ValueOrigin::View;
+    renames || named || op.code.is_elementwise() && info.inference.origin(op.results[0]) == ValueOrigin::Rematerialized
 }

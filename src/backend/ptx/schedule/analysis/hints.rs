@@ -1,7 +1,7 @@
 //! Hints of ops for the scheduler.
 
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
+use crate::backend::ptx::schedule::ir::rejected_loads::ProducerRejection;
 use crate::ir::{Attr, AttrKind, HintValue, OpId, hint_key};
 
 /// Minimum number of stages of loads with a `latency` hint.
@@ -42,10 +42,10 @@ impl KernelInfo<'_> {
 
     /// Returns an error if a hint or option excludes a producer for the loads of a loop, or for
     /// those outside of loops.
-    pub fn can_use_producer(&self, loop_op: Option<OpId>) -> Result<(), Reason> {
+    pub fn can_use_producer(&self, loop_op: Option<OpId>) -> Result<(), ProducerRejection> {
         match loop_op.and_then(|id| self.bool_hint(id, hint_key::WARP_SPECIALIZE)) {
-            Some(false) => Err(Reason::LoopHint),
-            _ if self.requested_stages(loop_op) == Some(1) => Err(Reason::OneStage),
+            Some(false) => Err(ProducerRejection::LoopHint),
+            _ if self.requested_stages(loop_op) == Some(1) => Err(ProducerRejection::OneStage),
             _ => Ok(()),
         }
     }

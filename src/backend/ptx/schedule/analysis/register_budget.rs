@@ -49,19 +49,21 @@ impl KernelInfo<'_> {
     pub fn min_registers(&self) -> u32 {
         let is_in_registers = |&value: &Value| {
             matches!(self.module.ty(value), Type::Tile { elem: Elem::Num(_), .. })
-                && self.inference.source(value) == ValueOrigin::Register
+                && self.inference.origin(value) == ValueOrigin::Register
         };
         let results = self.regions.ops().iter().flat_map(|&id| &self.module.op(id).results).copied();
         let largest = results.filter(is_in_registers).map(|value| self.inference.words_of(value)).max().unwrap_or(0);
         self.mma_registers().max(2 * largest + SPARE_REGISTERS).min(MAX_REGISTERS_PER_THREAD)
     }
 
-    /// Returns the maximum number of registers of a consumer thread with `blocks` CTAs per SM.
+    /// Returns the maximum number of registers of a consumer thread with `ctas_per_sm` CTAs per SM.
     /// `with_producer`: the kernel has a producer.
-    pub fn consumer_registers(&self, with_producer: bool, blocks: u32) -> u32 {
+    pub fn consumer_registers(&self, with_producer: bool, ctas_per_sm: u32) -> u32 {
         match with_producer {
-            true => self.registers_per_thread(blocks).1,
-            false => (REGISTERS_PER_SM / (blocks * self.consumer_warps() * WARP_SIZE)).min(MAX_REGISTERS_PER_THREAD),
+            true => self.registers_per_thread(ctas_per_sm).1,
+            false => {
+                (REGISTERS_PER_SM / (ctas_per_sm * self.consumer_warps() * WARP_SIZE)).min(MAX_REGISTERS_PER_THREAD)
+            }
         }
     }
 
@@ -83,10 +85,10 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the number of registers of a thread at entry, and of a consumer thread after the
-    /// producer has released its own. `blocks`: the number of CTAs per SM.
-    pub fn registers_per_thread(&self, blocks: u32) -> (u32, u32) {
+    /// producer has released its own. `ctas_per_sm`: the number of CTAs per SM.
+    pub fn registers_per_thread(&self, ctas_per_sm: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
-        let all = REGISTERS_PER_SM / blocks / WARP_SIZE;
+        let all = REGISTERS_PER_SM / ctas_per_sm / WARP_SIZE;
         let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
         // A CTA has only the registers allocated at entry. A thread that requests more waits
         // forever.
@@ -102,6 +104,6 @@ impl KernelInfo<'_> {
         let mmas = self.inference.mma_plans.keys();
         let least = mmas.map(|&id| self.accumulator_registers(id) + SPARE_REGISTERS).max().unwrap_or(0);
         let requested = self.options.occupancy.unwrap_or(1).max(1);
-        (1..=requested).rev().find(|&blocks| self.registers_per_thread(blocks).0 >= least).unwrap_or(1)
+        (1..=requested).rev().find(|&ctas_per_sm| self.registers_per_thread(ctas_per_sm).0 >= least).unwrap_or(1)
     }
 }

@@ -39,7 +39,7 @@ impl KernelInfo<'_> {
                 Opcode::StoreView | Opcode::AtomicRedView => {
                     let value = stored(op);
                     let boxed = self.tma_stores.contains_key(&id);
-                    let moved = match (self.inference.natural(value), self.inference.accesses.get(&id)) {
+                    let moved = match (self.inference.natural(value), self.inference.op_layouts.get(&id)) {
                         _ if boxed && !tma_stores => false,
                         (Some(natural), Some(access)) => !natural.is_same(access) || boxed,
                         _ => false,
@@ -84,7 +84,7 @@ impl KernelInfo<'_> {
     /// Returns the bytes of shared memory for the partial results of a reduction: one of each warp
     /// along the axis.
     fn reduction_bytes(&self, id: OpId) -> u32 {
-        let Some(layout) = self.inference.accesses.get(&id) else { return SCAN_BYTES };
+        let Some(layout) = self.inference.op_layouts.get(&id) else { return SCAN_BYTES };
         let op = self.module.op(id);
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let warps = layout.warp_bases().iter().filter(|&&basis| axis.coordinate(basis) != 0).count();
@@ -101,7 +101,7 @@ impl KernelInfo<'_> {
     /// available.
     fn conversion_bytes(&self, value: Value, required: &Layout) -> u32 {
         let maker = self.module.defining_op(value);
-        match (self.inference.source(value), maker, self.inference.natural(value)) {
+        match (self.inference.origin(value), maker, self.inference.natural(value)) {
             (_, _, Some(natural)) if self.inference.num_elements(value) > 1 => {
                 let bits = self.element_type(value).storage_bits();
                 match Conversion::plan(&natural, required, bits, CONVERSION_BYTES as usize) {

@@ -22,7 +22,7 @@ impl KernelInfo<'_> {
     /// Returns the memory effect of an op, if it has one.
     pub fn memory_effect_of(&self, id: OpId) -> Option<MemoryEffect> {
         let layout = |tensor: OpId| {
-            let layout = self.inference.accesses.get(&id)?;
+            let layout = self.inference.op_layouts.get(&id)?;
             // A tensor that a loop defines may have another address in each iteration.
             (!self.is_in_loop(tensor)).then(|| layout.clone())
         };

@@ -9,7 +9,7 @@ use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
+use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::backend::ptx::schedule::requirements::requirement::Requirement;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value};
@@ -40,7 +40,7 @@ impl CopyAddresses {
 
 impl KernelInfo<'_> {
     /// Returns the address ops of a load, if the threads can execute them in an earlier iteration.
-    pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Result<CopyAddresses, CopyReason> {
+    pub fn copy_addresses(&self, body: BlockId, load: OpId) -> Result<CopyAddresses, CpAsyncRejection> {
         let module = self.module;
         let mut found = CopyAddresses::default();
         let mut pending: Vec<Value> =
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
             match module.def(value) {
                 Def::Arg(block, position) if block == body => {
                     if position != 0 {
-                        return Err(CopyReason::Index);
+                        return Err(CpAsyncRejection::Index);
                     }
                 }
                 Def::Arg(..) => {}
@@ -58,7 +58,7 @@ impl KernelInfo<'_> {
                         continue;
                     }
                     if !self.is_repeatable(op) {
-                        return Err(CopyReason::Index);
+                        return Err(CpAsyncRejection::Index);
                     }
                     found.ops.push(op);
                     pending.extend(&module.op(op).operands);
@@ -71,11 +71,11 @@ impl KernelInfo<'_> {
                 match requirement {
                     Requirement::Operand(value, layout) => {
                         if !self.is_free_before((value, &layout), &ops, &mut found.hoisted) {
-                            return Err(CopyReason::Index);
+                            return Err(CpAsyncRejection::Index);
                         }
                     }
                     Requirement::GlobalAccess => {}
-                    _ => return Err(CopyReason::Index),
+                    _ => return Err(CpAsyncRejection::Index),
                 }
             }
         }
@@ -114,7 +114,7 @@ impl KernelInfo<'_> {
         if self.inference.num_elements(value) == 1 {
             return true;
         }
-        if self.inference.source(value) == ValueOrigin::Register {
+        if self.inference.origin(value) == ValueOrigin::Register {
             let own = self.inference.own_layout(value);
             let is_address_op = self.module.defining_op(value).is_some_and(|id| ops.contains(&id));
             if !is_address_op && !own.is_same(layout) {

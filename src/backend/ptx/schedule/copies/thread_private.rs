@@ -13,7 +13,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncAccess, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
+use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::Layout;
 use crate::util::sort;
@@ -67,11 +67,11 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the bytes of shared memory for the thread-private stages of consumers, in all loops.
-    pub fn bytes_with_producer(&self, warp_spec: &WarpSpecialization) -> u32 {
+    pub fn thread_private_stage_bytes(&self, warp_spec: &WarpSpecialization) -> u32 {
         let loops = self.regions.ops().iter().filter(|&&id| self.module.op(id).code == Opcode::For);
         let of_loop = |&id: &OpId| {
             let (plan, _) = self.copies_with_producer(self.module.op(id).regions[0], warp_spec)?;
-            (!self.regions.has_early_exit(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
+            (!self.regions.has_multiple_latches(id)).then(|| plan.bytes() + SWIZZLE_ATOM_BYTES)
         };
         if self.is_enabled(Optimization::CpAsync) { loops.filter_map(of_loop).sum() } else { 0 }
     }
@@ -81,7 +81,7 @@ impl KernelInfo<'_> {
     /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
     /// replicated tiles are small, and lanes of a warp share the widest copies of them.
     pub fn copy_in_mma_loop(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
-        let once = self.inference.accesses.get(&load)?.replication() == 1;
+        let once = self.inference.op_layouts.get(&load)?.replication() == 1;
         let (copy, bytes) = self.thread_private_copy(load, offset)?;
         let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
         (once || wide).then_some((copy, bytes))
@@ -106,7 +106,7 @@ impl KernelInfo<'_> {
         }
         let threads = self.inference.num_warps * WARP_SIZE as usize;
         let (vector, bytes) = self.copy_vector(load).ok()?;
-        let count = self.inference.accesses.get(&load)?.num_registers() / vector;
+        let count = self.inference.op_layouts.get(&load)?.num_registers() / vector;
         let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
         let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
         let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
@@ -117,16 +117,16 @@ impl KernelInfo<'_> {
 
     /// Returns the elements and bytes of one access by which a thread copies its part of a
     /// load.
-    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CopyReason> {
+    pub fn copy_vector(&self, load: OpId) -> Result<(usize, usize), CpAsyncRejection> {
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
         if !self.is_invariant_load(load) {
-            return Err(CopyReason::Written);
+            return Err(CpAsyncRejection::Written);
         }
         let shape = ViewShape::at(module, &self.inference.int_ranges, view, op.group(1));
-        let (Some(shape), Some(layout)) = (shape, self.inference.accesses.get(&load)) else {
-            return Err(CopyReason::View);
+        let (Some(shape), Some(layout)) = (shape, self.inference.op_layouts.get(&load)) else {
+            return Err(CpAsyncRejection::View);
         };
         let mut vector = 1;
         if let Some(axis) = contiguous_axis(module, &shape).filter(|&axis| shape.sparse != Some(axis)) {
@@ -135,13 +135,13 @@ impl KernelInfo<'_> {
                 .min(layout.vector_len(axis))
                 .min(layout.num_registers());
             if vector as u64 > shape.extent_divisor(module, &self.inference.int_ranges, shape.dim_map[axis]) {
-                return Err(CopyReason::Extent { elements: vector });
+                return Err(CpAsyncRejection::Extent { elements: vector });
             }
         }
         let bytes = shape.elem.bytes_of(vector).unwrap_or(0);
         match shape.elem.storage_bits() >= 8 && matches!(bytes, 4 | 8 | 16) {
             true => Ok((vector, bytes)),
-            false => Err(CopyReason::Pieces { bytes }),
+            false => Err(CpAsyncRejection::Pieces { bytes }),
         }
     }
 

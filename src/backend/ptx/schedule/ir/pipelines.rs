@@ -153,17 +153,17 @@ pub struct PingPong {
     /// The loop.
     pub loop_op: OpId,
     /// The number of stages of one iteration, by pipeline.
-    pub stages_per_iteration: Vec<StageCount>,
+    pub stages_per_iteration: Vec<StagesPerIteration>,
 }
 
 /// The number of stages of a pipeline that one iteration uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StageCount {
+pub struct StagesPerIteration {
     /// Stages of the channels of the iteration itself.
-    pub fixed: u32,
+    pub direct: u32,
     /// Loops inside the iteration that use one stage in each of their iterations. Their trip counts
     /// are equal in all iterations.
-    pub per_iteration_of: Vec<OpId>,
+    pub per_trip_of: Vec<OpId>,
 }
 
 /// Loads into one stage, with a common full barrier.

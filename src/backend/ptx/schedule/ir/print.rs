@@ -340,9 +340,9 @@ impl Printer<'_> {
 
     fn pingpong(&mut self, pingpong: &PingPong) {
         for (pipeline, stage_counts) in pingpong.stages_per_iteration.iter().enumerate() {
-            let loops = stage_counts.per_iteration_of.iter().map(|id| format!(" + loop {}", id.index()));
+            let loops = stage_counts.per_trip_of.iter().map(|id| format!(" + loop {}", id.index()));
             let loops: String = loops.collect();
-            self.line(format_args!("pingpong {PINGPONG_GROUPS}: pipeline {pipeline}: {}{loops}", stage_counts.fixed));
+            self.line(format_args!("pingpong {PINGPONG_GROUPS}: pipeline {pipeline}: {}{loops}", stage_counts.direct));
         }
     }
 

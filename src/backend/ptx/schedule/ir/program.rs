@@ -203,8 +203,9 @@ pub struct MmaWait {
     pub release_after: Option<Value>,
 }
 
-/// MMAs with one `wgmma.commit_group`, issued at the place of the last one. They share operands and
-/// barriers.
+/// MMAs that one MMA wait completes, issued at the place of the last one. They share operands and
+/// barriers. An MMA whose operands or sums need threads commits several `wgmma` groups, and waits
+/// for all but the last one itself (`mma/wgmma.rs`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MmaGroup {
     /// The MMAs, in program order.

@@ -62,7 +62,7 @@ impl StagingBuffer {
 
 /// The reason why TMA does not store a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreReason {
+pub enum TmaStoreRejection {
     /// TMA stores need sm_90.
     Target,
     /// An option disables them.
@@ -82,27 +82,29 @@ pub enum StoreReason {
     /// No box contains the layout of the tile.
     Layout,
     /// TMA cannot store boxes of this array or view.
-    View,
+    View(&'static str),
     /// Another op of the kernel accesses the array.
     Accessed,
 }
 
-impl fmt::Display for StoreReason {
+impl fmt::Display for TmaStoreRejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            StoreReason::Target => write!(f, "it needs sm_90"),
-            StoreReason::Disabled => write!(f, "TMA stores are disabled"),
-            StoreReason::Hint => write!(f, "a hint of the store disables TMA"),
-            StoreReason::Pointers => write!(f, "each element has an address of its own"),
-            StoreReason::Order => write!(f, "the store is ordered with other accesses"),
-            StoreReason::Operation => write!(f, "TMA has no such atomic operation"),
-            StoreReason::Small { bytes, least } => {
+            TmaStoreRejection::Target => write!(f, "it needs sm_90"),
+            TmaStoreRejection::Disabled => write!(f, "TMA stores are disabled"),
+            TmaStoreRejection::Hint => write!(f, "a hint of the store disables TMA"),
+            TmaStoreRejection::Pointers => write!(f, "each element has an address of its own"),
+            TmaStoreRejection::Order => write!(f, "the store is ordered with other accesses"),
+            TmaStoreRejection::Operation => write!(f, "TMA has no such atomic operation"),
+            TmaStoreRejection::Small { bytes, least } => {
                 write!(f, "a thread has {bytes} bytes of the tile, and TMA is used from {least}")
             }
-            StoreReason::Coalesced => write!(f, "the registers are in the order of the array, so TMA is not faster"),
-            StoreReason::Layout => write!(f, "TMA boxes do not match the layout of the tile"),
-            StoreReason::View => write!(f, "TMA does not support this array or view"),
-            StoreReason::Accessed => write!(f, "another operation of the kernel accesses the array"),
+            TmaStoreRejection::Coalesced => {
+                write!(f, "the registers are in the order of the array, so TMA is not faster")
+            }
+            TmaStoreRejection::Layout => write!(f, "TMA boxes do not match the layout of the tile"),
+            TmaStoreRejection::View(why) => write!(f, "TMA does not support this array or view: {why}"),
+            TmaStoreRejection::Accessed => write!(f, "another operation of the kernel accesses the array"),
         }
     }
 }

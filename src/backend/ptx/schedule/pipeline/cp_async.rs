@@ -5,6 +5,10 @@
 //! allows it. The kernel does not write the arrays. The indices depend on the loop counter and on
 //! values from outside of the loop.
 //!
+//! A loop with `break` or `return` is no `for` (`ops/control/counted_loop`), and has no copies. A
+//! `for` with `continue` has none either: the end of the body issues the next copies. The reasons
+//! are `CpAsyncRejection::NoCounter` and `CpAsyncRejection::Continue`.
+//!
 //! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head
 //! of an iteration has two purposes. The copies of all threads have arrived, and all threads have
 //! finished reading the stage that the end of the iteration fills. Asynchronous MMAs stay in flight
@@ -28,7 +32,7 @@ use crate::backend::ptx::schedule::copies::copy_addresses::CopyAddresses;
 use crate::backend::ptx::schedule::copies::thread_private::{MAX_STAGES, PlannedCopies};
 use crate::backend::ptx::schedule::ir::cp_async::{CpAsync, CpAsyncPlan};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
+use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Access, Side};
@@ -56,7 +60,7 @@ impl KernelInfo<'_> {
     ) -> Option<PlannedCopies> {
         let module = self.module;
         let body = module.op(id).regions[0];
-        if self.regions.has_early_exit(id) || !self.is_enabled(Optimization::CpAsync) {
+        if self.regions.has_multiple_latches(id) || !self.is_enabled(Optimization::CpAsync) {
             return None;
         }
         let requested = self.requested_stages(Some(id));
@@ -244,28 +248,33 @@ impl KernelInfo<'_> {
 
     /// Returns the load of an operand and the accesses of its copy, if a multistage copy is
     /// possible.
-    pub fn operand_copy(&self, body: BlockId, operand: Value, plan: &OperandPlan) -> Result<(OpId, Side), CopyReason> {
+    pub fn operand_copy(
+        &self,
+        body: BlockId,
+        operand: Value,
+        plan: &OperandPlan,
+    ) -> Result<(OpId, Side), CpAsyncRejection> {
         let module = self.module;
-        let load = self.source_load(operand).ok_or(CopyReason::Order)?;
+        let load = self.source_load(operand).ok_or(CpAsyncRejection::Order)?;
         let op = module.op(load);
         if self.regions.block_of(load) != Some(body) {
-            return Err(CopyReason::Branch);
+            return Err(CpAsyncRejection::Branch);
         }
         let uses = self.operand_uses(body, op.results[0]).unwrap_or_default();
         if uses.is_empty() {
-            return Err(CopyReason::Uses);
+            return Err(CpAsyncRejection::Uses);
         }
-        let shape = ViewShape::of(module, op.group(0)[0]).ok_or(CopyReason::View)?;
+        let shape = ViewShape::of(module, op.group(0)[0]).ok_or(CpAsyncRejection::View)?;
         let rounded = shape.elem != self.element_type(operand);
-        if rounded && !plan.rounds || self.element_type(operand) != plan.dtype {
-            return Err(CopyReason::Order);
+        if rounded && !plan.may_be_unrounded || self.element_type(operand) != plan.dtype {
+            return Err(CpAsyncRejection::Order);
         }
-        let layout = self.inference.accesses.get(&load).ok_or(CopyReason::View)?;
-        let in_place = self.inference.natural(operand).ok_or(CopyReason::Order)?;
+        let layout = self.inference.op_layouts.get(&load).ok_or(CpAsyncRejection::View)?;
+        let in_place = self.inference.natural(operand).ok_or(CpAsyncRejection::Order)?;
         if in_place.num_registers() != layout.num_registers() {
-            return Err(CopyReason::Order);
+            return Err(CpAsyncRejection::Order);
         }
-        contiguous_axis(module, &shape).ok_or(CopyReason::Order)?;
+        contiguous_axis(module, &shape).ok_or(CpAsyncRejection::Order)?;
         let (vector, bytes) = self.copy_vector(load)?;
         let mut side = plan.shared.accesses(&in_place);
         let fits = side.accesses.iter().all(|access| {
@@ -275,15 +284,15 @@ impl KernelInfo<'_> {
         let same = uses.iter().all(|&(other, other_plan)| {
             other == operand && std::ptr::eq(other_plan, plan)
                 || other_plan.dtype == plan.dtype
-                    && other_plan.rounds == plan.rounds
+                    && other_plan.may_be_unrounded == plan.may_be_unrounded
                     && other_plan.shared.bytes() == plan.shared.bytes()
                     && self.inference.natural(other).is_some_and(|layout| other_plan.shared.accesses(&layout) == side)
         });
         if !same {
-            return Err(CopyReason::Uses);
+            return Err(CpAsyncRejection::Uses);
         }
         if !fits || side.replicated != 0 {
-            return Err(CopyReason::Order);
+            return Err(CpAsyncRejection::Order);
         }
         // A vector of registers may consist of several pieces in memory.
         let pieces = side.accesses.iter().flat_map(|access| {

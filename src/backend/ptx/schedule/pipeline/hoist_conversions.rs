@@ -31,9 +31,9 @@ impl KernelInfo<'_> {
             }
             let layout = match op.code {
                 Opcode::Reduce | Opcode::Scan | Opcode::StoreView | Opcode::AtomicRedView => {
-                    inference.accesses.get(&id).cloned()
+                    inference.op_layouts.get(&id).cloned()
                 }
-                code if code.is_elementwise() && inference.source(op.results[0]) == ValueOrigin::Register => {
+                code if code.is_elementwise() && inference.origin(op.results[0]) == ValueOrigin::Register => {
                     inference.layout(op.results[0]).cloned()
                 }
                 _ => None,
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
         });
         required.retain(|(value, layout)| {
             let fits = layout.num_registers() <= MAX_HOISTED_REGISTERS;
-            fits && !inside.contains(value) && inference.source(*value) != ValueOrigin::Rematerialized
+            fits && !inside.contains(value) && inference.origin(*value) != ValueOrigin::Rematerialized
         });
         required
     }

@@ -5,7 +5,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::program::Schedule;
-use crate::backend::ptx::schedule::ir::rejected_loads::CopyReason;
+use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 
 impl KernelInfo<'_> {
@@ -29,30 +29,30 @@ impl KernelInfo<'_> {
         let reason = match self.own_rejection(load, loop_op) {
             Some(reason) => reason,
             None if has_mma && !self.takes_private_copies(schedule, loop_op) => {
-                self.operand_rejection(load, body).unwrap_or(CopyReason::SharedMemory)
+                self.operand_rejection(load, body).unwrap_or(CpAsyncRejection::SharedMemory)
             }
-            None if has_mma && self.is_much_replicated(load) => CopyReason::Replicated,
-            None if schedule.warp_spec.is_some() => CopyReason::Producer,
+            None if has_mma && self.is_much_replicated(load) => CpAsyncRejection::Replicated,
+            None if schedule.warp_spec.is_some() => CpAsyncRejection::Producer,
             None => return Some(self.rejection_by_others(load, loop_op)),
         };
         Some(reason.to_string())
     }
 
     /// Returns the reason that the load and its loop have by themselves.
-    fn own_rejection(&self, load: OpId, loop_op: OpId) -> Option<CopyReason> {
+    fn own_rejection(&self, load: OpId, loop_op: OpId) -> Option<CpAsyncRejection> {
         let op = self.module.op(loop_op);
         match () {
-            () if !self.is_enabled(Optimization::CpAsync) => Some(CopyReason::Disabled),
-            () if op.code != Opcode::For => Some(CopyReason::NoCounter),
-            () if self.module.op(load).code == Opcode::LoadPtr => Some(CopyReason::Pointers),
-            () if self.regions.block_of(load) != Some(op.regions[0]) => Some(CopyReason::Branch),
-            () if self.regions.has_early_exit(loop_op) => Some(CopyReason::EarlyExit),
+            () if !self.is_enabled(Optimization::CpAsync) => Some(CpAsyncRejection::Disabled),
+            () if op.code != Opcode::For => Some(CpAsyncRejection::NoCounter),
+            () if self.module.op(load).code == Opcode::LoadPtr => Some(CpAsyncRejection::Pointers),
+            () if self.regions.block_of(load) != Some(op.regions[0]) => Some(CpAsyncRejection::Branch),
+            () if self.regions.has_multiple_latches(loop_op) => Some(CpAsyncRejection::Continue),
             () => self.copy_vector(load).err().or_else(|| self.copy_addresses(op.regions[0], load).err()),
         }
     }
 
     /// Returns the reason why a tile is no operand that MMAs read in its stage.
-    fn operand_rejection(&self, load: OpId, body: BlockId) -> Option<CopyReason> {
+    fn operand_rejection(&self, load: OpId, body: BlockId) -> Option<CpAsyncRejection> {
         let module = self.module;
         for &mma in module.block(body).ops.iter().filter(|&&id| module.op(id).code.is_mma()) {
             let Some(Ok(plan)) = self.inference.mma_plans.get(&mma) else { continue };
@@ -62,7 +62,7 @@ impl KernelInfo<'_> {
                 }
             }
         }
-        self.first_reader(module.op(load).results[0]).map(CopyReason::ReadBy)
+        self.first_reader(module.op(load).results[0]).map(CpAsyncRejection::ReadBy)
     }
 
     /// Returns the first op that reads a tile or a view of it.
@@ -106,10 +106,10 @@ impl KernelInfo<'_> {
         let least = self.min_copy_bytes(body);
         let is_wide = |id: OpId| self.copy_vector(id).is_ok_and(|(_, bytes)| bytes >= least as usize);
         let reason = match () {
-            () if loads().any(is_made_here) => CopyReason::View,
-            () if loads().any(at_any_position) => CopyReason::Overlap,
-            () if !loads().any(is_wide) => CopyReason::Narrow { least },
-            () => CopyReason::SharedMemory,
+            () if loads().any(is_made_here) => CpAsyncRejection::View,
+            () if loads().any(at_any_position) => CpAsyncRejection::Overlap,
+            () if !loads().any(is_wide) => CpAsyncRejection::Narrow { least },
+            () => CpAsyncRejection::SharedMemory,
         };
         reason.to_string()
     }

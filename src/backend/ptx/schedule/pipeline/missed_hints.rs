@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
-use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
+use crate::backend::ptx::schedule::ir::rejected_loads::{ProducerRejection, RejectedLoads};
 use crate::ir::{OpId, Opcode, hint_key};
 
 impl KernelInfo<'_> {
@@ -96,7 +96,7 @@ impl KernelInfo<'_> {
         let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
         let mmas: Vec<OpId> = self.mmas_of_loop(id).collect();
         let is_requested = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
-        let by_hint = self.can_use_producer(Some(id)).is_err_and(Reason::is_hint);
+        let by_hint = self.can_use_producer(Some(id)).is_err_and(ProducerRejection::is_hint);
         if !is_requested && (by_hint || mmas.is_empty()) {
             return None;
         }
@@ -125,7 +125,7 @@ impl KernelInfo<'_> {
 
     /// Returns the reason of a rejected load, with the user's source location if the reason is of
     /// this load alone.
-    fn load_rejection(&self, load: OpId, reason: Reason) -> String {
+    fn load_rejection(&self, load: OpId, reason: ProducerRejection) -> String {
         match self.module.location(self.module.op(load).loc).filter(|_| !reason.is_of_loop()) {
             Some(location) => format!("of the load at {location}: {reason}"),
             None => reason.to_string(),

@@ -24,7 +24,7 @@ impl KernelInfo<'_> {
         let ops = &module.block(body).ops;
         let Some(&exit) = ops.last() else { return Vec::new() };
         // Before an early exit of an iteration its MMAs are complete.
-        if self.regions.has_early_exit(id) {
+        if self.regions.has_multiple_latches(id) {
             return Vec::new();
         }
         let mmas = steps.iter().filter_map(|step| match step {
@@ -97,7 +97,7 @@ impl KernelInfo<'_> {
             }
             known.push(required.clone());
             let maker =
-                self.module.defining_op(value).filter(|_| self.inference.source(value) != ValueOrigin::Register);
+                self.module.defining_op(value).filter(|_| self.inference.origin(value) != ValueOrigin::Register);
             match (maker, self.inference.layout(value)) {
                 (Some(id), _) => pending.extend(self.inputs_in_layout(id, &required)),
                 (None, Some(own)) => {

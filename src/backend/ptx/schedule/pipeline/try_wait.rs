@@ -55,7 +55,7 @@ impl KernelInfo<'_> {
             .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
             .filter(|&other| pipeline(other) == pipeline(channel))
             .collect();
-        let whole = !self.regions.has_early_exit(plan.op);
+        let whole = !self.regions.has_multiple_latches(plan.op);
         plan.pingpong.is_none() && whole && taken == [channel]
     }
 }

@@ -30,7 +30,7 @@ impl KernelInfo<'_> {
         required: &Layout,
         is_available: &dyn Fn(Value, &Layout) -> bool,
     ) -> Vec<(Value, Layout)> {
-        let at_use = |value: Value| self.inference.source(value) != ValueOrigin::Register;
+        let at_use = |value: Value| self.inference.origin(value) != ValueOrigin::Register;
         if !at_use(value) {
             return Vec::new();
         }

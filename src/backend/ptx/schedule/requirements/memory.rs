@@ -95,7 +95,7 @@ impl KernelInfo<'_> {
     /// Returns the requirements of a privatized atomic.
     pub fn privatized_requirements(&self, id: OpId) -> Vec<Requirement> {
         let mut requirements = OpRequirements::new(self, id);
-        if let Some(layout) = self.inference.accesses.get(&id) {
+        if let Some(layout) = self.inference.op_layouts.get(&id) {
             requirements.operand(self.module.op(id).operands[1], layout);
             requirements.operands(&self.deferred_inputs(id), layout);
             requirements.list.push(Requirement::GlobalAccess);

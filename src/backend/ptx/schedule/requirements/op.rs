@@ -13,14 +13,14 @@ impl KernelInfo<'_> {
     pub fn requirements(&self, id: OpId) -> Vec<Requirement> {
         let op = self.module.op(id);
         let mut all = OpRequirements::new(self, id);
-        match (op.code, self.inference.accesses.get(&id)) {
+        match (op.code, self.inference.op_layouts.get(&id)) {
             (code, _)
-                if code.is_elementwise() && self.inference.source(op.results[0]) != ValueOrigin::Rematerialized =>
+                if code.is_elementwise() && self.inference.origin(op.results[0]) != ValueOrigin::Rematerialized =>
             {
                 all.operands(&op.operands, &self.result_layout(op.results[0]));
             }
             (Opcode::WithLayout, _) => {
-                let in_registers = self.inference.source(op.results[0]) == ValueOrigin::Register;
+                let in_registers = self.inference.origin(op.results[0]) == ValueOrigin::Register;
                 if let Some(layout) = self.inference.chosen(op).filter(|_| in_registers) {
                     all.operand(op.operands[0], &layout);
                 }
@@ -83,7 +83,8 @@ impl KernelInfo<'_> {
             for &value in values.iter().filter(|&value| !inside.contains(value)) {
                 all.operand(value, &layout.reshape(self.module.shape(value)));
             }
-            if let (Opcode::LoadView | Opcode::StoreView, Some(access)) = (op.code, self.inference.accesses.get(&id)) {
+            if let (Opcode::LoadView | Opcode::StoreView, Some(access)) = (op.code, self.inference.op_layouts.get(&id))
+            {
                 all.begin_view(access);
             }
             (id, all.list)
@@ -95,7 +96,7 @@ impl KernelInfo<'_> {
     /// within each thread.
     pub fn strip_reduction_requirements(&self, id: OpId) -> Vec<Requirement> {
         let mut all = OpRequirements::new(self, id);
-        if let Some(layout) = self.inference.accesses.get(&id) {
+        if let Some(layout) = self.inference.op_layouts.get(&id) {
             let mut bases = LayoutBases::of(layout);
             bases.keep_off(AxisBits::of(layout.shape(), self.module.op(id).dim() as usize));
             all.reduction_steps(layout, bases);

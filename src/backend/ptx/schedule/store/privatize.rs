@@ -154,7 +154,7 @@ impl KernelInfo<'_> {
             let op = module.op(other);
             let [result] = *op.results else { continue };
             let is_ours = uses.get(&result).is_some_and(|&uses| uses == self.uses.count(result));
-            if is_ours && op.code.is_elementwise() && self.inference.source(result) == ValueOrigin::Register {
+            if is_ours && op.code.is_elementwise() && self.inference.origin(result) == ValueOrigin::Register {
                 self.rematerialized.insert(other);
                 op.operands.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
             }

@@ -21,7 +21,7 @@ use crate::backend::ptx::schedule::analysis::memory_effects::has_unknown_root;
 use crate::backend::ptx::schedule::analysis::smem_budget::CONVERSION_BYTES;
 use crate::backend::ptx::schedule::analysis::tensor_maps::{FIRST_ARCH, added, box_order};
 use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
-use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreReason, StoreSplit, TmaStorePlan};
+use crate::backend::ptx::schedule::ir::tma_store::{StagingBuffer, StoreSplit, TmaStorePlan, TmaStoreRejection};
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::backend::ptx::smem::tma_box::TmaBoxLayout;
 use crate::backend::ptx::tensor_map::TensorMap;
@@ -33,6 +33,8 @@ use crate::util::sort;
 /// Bytes of a row that the lanes of a warp access together. From this number on, direct stores of
 /// threads are as fast as TMA.
 const MIN_DIRECT_ROW_BYTES: usize = 64;
+
+const NO_BOXES: &str = "the tile does not consist of TMA boxes";
 
 /// Minimum bytes of a tile per thread for a TMA store.
 const MIN_BYTES_PER_THREAD: usize = 16;
@@ -61,7 +63,7 @@ impl KernelInfo<'_> {
         let others = self.arrays_accessed_by_threads(&|id| stores.contains_key(&id));
         stores.retain(|&id, _| others.as_ref().is_some_and(|others| !others.contains(&self.stored_array(id))));
         let layouts = stores.iter().map(|(&id, store)| (id, store.layout.clone()));
-        self.inference.accesses.extend(layouts);
+        self.inference.op_layouts.extend(layouts);
         self.tma_stores = stores;
     }
 
@@ -92,14 +94,14 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the reason why the attributes of an op exclude a TMA store.
-    pub fn store_exclusion(&self, id: OpId) -> Option<StoreReason> {
+    pub fn store_exclusion(&self, id: OpId) -> Option<TmaStoreRejection> {
         let op = self.module.op(id);
         match op.code {
-            Opcode::StoreView if !is_weak(op) => Some(StoreReason::Order),
-            Opcode::AtomicRedView if !is_tma_reduction(self.module, id) => Some(StoreReason::Operation),
-            Opcode::StoreView | Opcode::AtomicRedView if !self.allows_tma(id) => Some(StoreReason::Hint),
+            Opcode::StoreView if !is_weak(op) => Some(TmaStoreRejection::Order),
+            Opcode::AtomicRedView if !is_tma_reduction(self.module, id) => Some(TmaStoreRejection::Operation),
+            Opcode::StoreView | Opcode::AtomicRedView if !self.allows_tma(id) => Some(TmaStoreRejection::Hint),
             Opcode::StoreView | Opcode::AtomicRedView => None,
-            _ => Some(StoreReason::Pointers),
+            _ => Some(TmaStoreRejection::Pointers),
         }
     }
 
@@ -119,54 +121,57 @@ impl KernelInfo<'_> {
         let direct = stores.filter(|id| !self.tma_stores.contains_key(id));
         let tiles = direct.filter(|&id| self.inference.num_elements(stored(self.module.op(id))) > 1);
         let reason = |id| match self.plan_tma_store(id) {
-            Ok(_) if !self.is_enabled(Optimization::TmaStore) => StoreReason::Disabled,
-            Ok(_) => StoreReason::Accessed,
+            Ok(_) if !self.is_enabled(Optimization::TmaStore) => TmaStoreRejection::Disabled,
+            Ok(_) => TmaStoreRejection::Accessed,
             Err(reason) => reason,
         };
         tiles.map(|id| (id, reason(id).to_string())).collect()
     }
 
     /// Returns the plan of a store, or the reason why TMA is not possible or not faster.
-    fn plan_tma_store(&self, id: OpId) -> Result<TmaStorePlan, StoreReason> {
+    fn plan_tma_store(&self, id: OpId) -> Result<TmaStorePlan, TmaStoreRejection> {
         if let Some(reason) = self.store_exclusion(id) {
             return Err(reason);
         }
         if self.inference.target.arch < FIRST_ARCH {
-            return Err(StoreReason::Target);
+            return Err(TmaStoreRejection::Target);
         }
         if !self.options.tma {
-            return Err(StoreReason::Disabled);
+            return Err(TmaStoreRejection::Disabled);
         }
         let module = self.module;
         let op = module.op(id);
         let (value, view) = (stored(op), op.operand_group("view")[0]);
-        let layout = self.inference.natural(value).ok_or(StoreReason::Layout)?;
-        let coalesced = self.inference.accesses.get(&id).ok_or(StoreReason::Layout)?;
-        let shape = ViewShape::of(module, view).ok_or(StoreReason::View)?;
+        let layout = self.inference.natural(value).ok_or(TmaStoreRejection::Layout)?;
+        let coalesced = self.inference.op_layouts.get(&id).ok_or(TmaStoreRejection::Layout)?;
+        let shape = ViewShape::of(module, view).ok_or(TmaStoreRejection::View(NO_BOXES))?;
         let size = shape.elem.storage_bits() / 8;
         let bytes = layout.num_registers() * size as usize;
         if bytes < MIN_BYTES_PER_THREAD {
-            return Err(StoreReason::Small { bytes, least: MIN_BYTES_PER_THREAD });
+            return Err(TmaStoreRejection::Small { bytes, least: MIN_BYTES_PER_THREAD });
         }
         let run = self.inference.run_length(&shape, &layout) * size as usize;
-        let conversion = Conversion::plan(&layout, coalesced, 8 * size, 0).ok_or(StoreReason::Layout)?;
+        let conversion = Conversion::plan(&layout, coalesced, 8 * size, 0).ok_or(TmaStoreRejection::Layout)?;
         let moves = matches!(conversion, Conversion::Shared(_));
         if !moves && (!layout.is_same(coalesced) || run >= MIN_DIRECT_ROW_BYTES) {
             // Few or no elements move between threads, so direct stores are as good.
-            return Err(StoreReason::Coalesced);
+            return Err(TmaStoreRejection::Coalesced);
         }
-        let axes = self.box_axes(view).ok_or(StoreReason::View)?;
-        let tile = TmaBoxLayout::new(&layout, &axes, size as usize).ok_or(StoreReason::Layout)?;
+        let axes = self.box_axes(view).ok_or(TmaStoreRejection::View(NO_BOXES))?;
+        let tile = TmaBoxLayout::new(&layout, &axes, size as usize).ok_or(TmaStoreRejection::Layout)?;
         if !moves && run >= tile.row_bytes() {
-            return Err(StoreReason::Coalesced);
+            return Err(TmaStoreRejection::Coalesced);
         }
-        self.store_map(id, &tile).ok_or(StoreReason::View)?;
-        tile.writes(&layout).ok_or(StoreReason::Layout)?;
+        self.store_map(id, &tile).map_err(TmaStoreRejection::View)?;
+        tile.writes(&layout).ok_or(TmaStoreRejection::Layout)?;
         Ok(TmaStorePlan { layout, tile, staging: None })
     }
 
-    /// Returns the tensor map of a store with these boxes, if TMA supports it.
-    pub fn store_map(&self, id: OpId, tile: &TmaBoxLayout) -> Option<TensorMap> {
+    /// Returns the tensor map of a store with these boxes.
+    ///
+    /// # Errors
+    /// The reason why TMA does not support it.
+    pub fn store_map(&self, id: OpId, tile: &TmaBoxLayout) -> Result<TensorMap, &'static str> {
         let op = self.module.op(id);
         let at = (op.operand_group("view")[0], op.operand_group("index"));
         self.tma_store_map(at, &tile.boxes, tile.swizzle, op.code == Opcode::AtomicRedView)
@@ -240,7 +245,7 @@ impl KernelInfo<'_> {
         let axes = self.box_axes(self.module.op(id).operand_group("view")[0])?;
         let tile = TmaBoxLayout::per_warp(layout, &axes, tile.shared.element_bytes)?;
         tile.writes(layout)?;
-        self.store_map(id, &tile)?;
+        self.store_map(id, &tile).ok()?;
         Some(tile)
     }
 }

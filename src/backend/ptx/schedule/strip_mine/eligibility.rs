@@ -33,19 +33,19 @@ impl KernelInfo<'_> {
             Opcode::LoadView | Opcode::StoreView if self.is_indexed_access(id) || !is_weak(op) => {
                 StripEligibility::Barrier
             }
-            Opcode::LoadView | Opcode::StoreView => match self.inference.accesses.get(&id) {
+            Opcode::LoadView | Opcode::StoreView => match self.inference.op_layouts.get(&id) {
                 Some(layout) => StripEligibility::Elementwise(layout.clone()),
                 None => StripEligibility::Barrier,
             },
             Opcode::Reduce if self.can_strip_reduce(id) => {
-                StripEligibility::Elementwise(self.inference.accesses[&id].clone())
+                StripEligibility::Elementwise(self.inference.op_layouts[&id].clone())
             }
             _ if op.results.first().is_some_and(|&result| self.is_view_of_registers(result)) => StripEligibility::View,
             Opcode::Constant | Opcode::Iota | Opcode::MakeToken | Opcode::JoinTokens => StripEligibility::Scalar,
             code if code.is_alias() || code.is_view() => StripEligibility::Scalar,
             code if code.is_elementwise() => {
                 let result = op.results[0];
-                match self.inference.source(result) {
+                match self.inference.origin(result) {
                     ValueOrigin::Rematerialized | ValueOrigin::View => StripEligibility::Scalar,
                     ValueOrigin::Register if self.inference.num_elements(result) == 1 => StripEligibility::Scalar,
                     ValueOrigin::Register => self
@@ -63,7 +63,7 @@ impl KernelInfo<'_> {
     /// tiles that they are computed from, and its combiner is commutative.
     fn can_strip_reduce(&self, id: OpId) -> bool {
         let op = self.module.op(id);
-        let Some(layout) = self.inference.accesses.get(&id) else { return false };
+        let Some(layout) = self.inference.op_layouts.get(&id) else { return false };
         let bits: u32 = op.operands.iter().map(|&operand| self.element_type(operand).storage_bits()).sum();
         let words = layout.num_registers() as u64 * u64::from(bits) / 32;
         (num_warps::fills_registers(words, self.inference.num_warps as u32)

@@ -244,7 +244,7 @@ impl KernelInfo<'_> {
     fn add_deferred_sources(&self, id: OpId, found: &mut LiveTiles) {
         let op = self.module.op(id);
         let tiles = op.results.iter().filter(|&&v| matches!(self.module.ty(v), Type::Tile { .. }));
-        for &result in tiles.filter(|&&v| self.inference.source(v) != ValueOrigin::Register) {
+        for &result in tiles.filter(|&&v| self.inference.origin(v) != ValueOrigin::Register) {
             let of =
                 |operand: &Value| found.makers.get(operand).or_else(|| found.deferred_sources.get(operand)).copied();
             if let Some(last) = op.operands.iter().filter_map(of).max() {

@@ -55,7 +55,7 @@ impl KernelInfo<'_> {
     fn words_of_result(&self, id: OpId) -> Option<u64> {
         let &[result] = &self.module.op(id).results[..] else { return None };
         let is_computed = matches!(self.module.ty(result), Type::Tile { elem: Elem::Num(_), .. })
-            && self.inference.source(result) == ValueOrigin::Register
+            && self.inference.origin(result) == ValueOrigin::Register
             && self.inference.num_elements(result) > 1;
         is_computed.then(|| u64::from(self.inference.words_of(result)))
     }

@@ -101,7 +101,7 @@ impl KernelInfo<'_> {
     fn register_tile(&self, name: Value) -> Option<Value> {
         let value = self.through_views(name);
         let is_tile = self.module.ty(value).as_tile().is_some() && self.inference.num_elements(value) > 1;
-        (is_tile && self.inference.source(value) == ValueOrigin::Register).then_some(value)
+        (is_tile && self.inference.origin(value) == ValueOrigin::Register).then_some(value)
     }
 
     /// Returns the value of which this value is a view of registers, or the value itself.
@@ -116,7 +116,7 @@ impl KernelInfo<'_> {
     pub fn is_view_of_registers(&self, value: Value) -> bool {
         let code = self.module.defining_op(value).map(|id| self.module.op(id).code);
         matches!(code, Some(Opcode::Reshape | Opcode::Assume | Opcode::WithLayout))
-            && self.inference.source(value) == ValueOrigin::View
+            && self.inference.origin(value) == ValueOrigin::View
     }
 
     /// Returns true if the ops with these numbers of uses have all uses of a tile, including its
@@ -143,7 +143,7 @@ impl KernelInfo<'_> {
             let op = self.module.op(id);
             let value = op.results[0];
             let stretched = matches!(op.code, Opcode::Broadcast | Opcode::Permute);
-            if !stretched || self.inference.source(value) != ValueOrigin::View {
+            if !stretched || self.inference.origin(value) != ValueOrigin::View {
                 return None;
             }
             let registers = self.inference.demand(id, &layout.reshape(self.module.shape(value))).num_registers();

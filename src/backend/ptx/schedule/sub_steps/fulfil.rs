@@ -41,7 +41,7 @@ impl SubStepBuilder<'_, '_> {
                 Requirement::SmemGatherToLeader(bytes) => {
                     if let Some(buffer) = self.scratch(bytes) {
                         self.wait_for_mma_reads(buffer);
-                        self.smem.write(buffer);
+                        self.smem.record_write(buffer);
                         self.barrier(true);
                         self.smem_write(Some(buffer));
                         self.barrier(true);
@@ -85,16 +85,16 @@ impl SubStepBuilder<'_, '_> {
                 self.sub_steps.insert(at, SubStep::Split { count: split.count, in_flight: split.in_flight });
                 if !self.tma_stored_arrays.insert(root) && ordered {
                     self.sub_steps.push(SubStep::TmaStoreWait { complete: true });
-                    self.smem.bulk_waited();
+                    self.smem.record_bulk_wait();
                 }
                 self.wait_for_mma_reads(buffer);
-                if self.smem.write(buffer) {
+                if self.smem.record_write(buffer) {
                     self.barrier(false);
                 }
                 self.record_smem_write(buffer);
                 let barriers = if split.in_flight == 1 { 2 * split.count - 1 } else { split.count };
                 (0..barriers).for_each(|_| self.barrier(true));
-                self.smem.bulk_read(buffer);
+                self.smem.record_bulk_read(buffer);
                 return;
             }
         }
@@ -145,7 +145,7 @@ impl SubStepBuilder<'_, '_> {
         let is_there = |value: Value| self.is_fetched(value) || stored.is_some() || hoisted(value);
         let bytes = info.operand_bytes(members, &is_there);
         if bytes > 0 && bytes <= self.smem.free() {
-            self.smem.begin_run(bytes);
+            self.smem.start_contiguous(bytes);
         }
         let mut stored = stored.map(Vec::into_iter);
         let mut buffers = Vec::new();
@@ -155,14 +155,14 @@ impl SubStepBuilder<'_, '_> {
                 continue;
             }
             if let Some(buffer) = self.hoisted_operand(value, is_left, plan) {
-                self.smem.read(buffer);
+                self.smem.record_read(buffer);
                 self.sub_steps.push(SubStep::StoredOperand { value, buffer });
                 reads.push(buffer);
                 continue;
             }
             if let Some(stored) = &mut stored {
                 let Some((value, buffer)) = stored.next() else { continue };
-                self.smem.read(buffer);
+                self.smem.record_read(buffer);
                 self.sub_steps.push(SubStep::StoredOperand { value, buffer });
                 reads.push(buffer);
                 continue;
@@ -179,7 +179,7 @@ impl SubStepBuilder<'_, '_> {
                 return reads;
             };
             self.smem_write(Some(buffer));
-            self.smem.hold(buffer);
+            self.smem.pin(buffer);
             buffers.push(Some(buffer));
             written.push(StoredOperand { value, is_left, plan, buffer });
         }
@@ -188,7 +188,7 @@ impl SubStepBuilder<'_, '_> {
                 self.require(acc(id), &plan.acc);
             }
         }
-        if !self.smem.let_go() {
+        if !self.smem.unpin_all() {
             self.sub_steps.push(SubStep::SmemOverflow { bytes, of: self.smem.free() });
             return reads;
         }

@@ -27,7 +27,7 @@ impl SubStepBuilder<'_, '_> {
         for (operand, layout) in self.info.missing_inputs(value, required, &is_available) {
             self.require(operand, &layout);
         }
-        match self.info.inference.source(value) {
+        match self.info.inference.origin(value) {
             ValueOrigin::Register => {
                 let Some(own) = self.own_layouts[value.index()].clone() else { return };
                 self.convert_layout(value, &own, required);
@@ -78,7 +78,7 @@ impl SubStepBuilder<'_, '_> {
         self.schedule.conversions.push(std::rc::Rc::new(conversion));
         self.sub_steps.push(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan }));
         let buffer = match kind {
-            ConversionKind::SmemAffine => self.smem.allocate_for_trip(bytes as u32),
+            ConversionKind::SmemAffine => self.smem.allocate_for_iteration(bytes as u32),
             ConversionKind::Smem(_) => self.smem.allocate(bytes as u32, 1),
             ConversionKind::Registers | ConversionKind::Shuffle | ConversionKind::Unsupported => None,
         };

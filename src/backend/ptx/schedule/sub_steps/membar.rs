@@ -2,7 +2,9 @@
 //!
 //! A barrier precedes three kinds of accesses: a read of shared memory that other threads have
 //! written; a write that overlaps reads or writes of other threads; a global access that may race.
-//! After a back edge all accesses of the loop count.
+//! After a back edge all accesses of the loop count. The tests for a hazard are
+//! `SharedMemory::record_write` and `SharedMemory::record_read` (`smem/allocation`), and for global
+//! memory `may_race` (`global_hazards`).
 //!
 //! MMAs in flight read their operands until a wait completes them, also after a barrier. A write
 //! waits for the last group that reads an overlapping buffer, and later groups stay in flight. A
@@ -18,9 +20,9 @@ impl SubStepBuilder<'_, '_> {
     pub fn smem_write(&mut self, buffer: Option<Buffer>) {
         let Some(buffer) = buffer else { return };
         self.wait_for_mma_reads(buffer);
-        if self.smem.write(buffer) {
+        if self.smem.record_write(buffer) {
             self.barrier(false);
-            self.smem.write(buffer);
+            self.smem.record_write(buffer);
         }
         self.record_smem_write(buffer);
     }
@@ -34,12 +36,12 @@ impl SubStepBuilder<'_, '_> {
     /// Records reads of buffers, after a barrier if there is a hazard.
     pub fn smem_read(&mut self, buffers: &[Option<Buffer>]) {
         for &buffer in buffers.iter().flatten() {
-            if self.smem.read(buffer) {
+            if self.smem.record_read(buffer) {
                 self.barrier(false);
             }
         }
         for &buffer in buffers.iter().flatten() {
-            self.smem.read(buffer);
+            self.smem.record_read(buffer);
             self.sub_steps.push(SubStep::SmemRead(buffer));
         }
     }
@@ -67,7 +69,7 @@ impl SubStepBuilder<'_, '_> {
 
     /// Clears the hazards that a barrier has ordered.
     pub fn after_barrier(&mut self) {
-        self.smem.barrier();
+        self.smem.clear_hazards();
         self.global_hazards.after_barrier();
     }
 

@@ -2,6 +2,10 @@
 //!
 //! The verifier tracks the MMAs that may be in flight on every path. Loops begin and end with
 //! loop-carried MMAs only, so one path through each sequence represents all of them.
+//!
+//! Waits inside one MMA (`mma/wgmma`) are no steps. They complete more groups than the schedule
+//! assumes, never fewer. Those at the head of a multistage loop follow from
+//! `For::has_barrier_at_head`.
 
 use rustc_hash::FxHashMap;
 

@@ -2,7 +2,7 @@
 
 use super::{PipelineEvent, VerifyResult};
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount};
+use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StagesPerIteration};
 use crate::backend::ptx::schedule::ir::program::{For, Schedule, WarpRole};
 use crate::ir::{BlockId, Def, OpId, Opcode, Type};
 use crate::util::sort;
@@ -49,7 +49,7 @@ impl KernelInfo<'_> {
         if stages_per_iteration(events, plan.op, stage_counts.len()) != Some(stage_counts.clone()) {
             return fault(plan.op, "an iteration uses other stages than the other group skips");
         }
-        for &inner in stage_counts.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of) {
+        for &inner in stage_counts.iter().flat_map(|stage_counts| &stage_counts.per_trip_of) {
             let inner_op = module.op(inner);
             let from_entry = |value| match module.def(value) {
                 Def::Arg(block, _) => block == body,
@@ -67,8 +67,8 @@ impl KernelInfo<'_> {
 /// Returns the stages of each pipeline that one iteration of a loop uses. `pipelines`: number of
 /// pipelines. `None` if a stage is used outside of the loop, or more than one loop or branch deep
 /// inside it.
-fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usize) -> Option<Vec<StageCount>> {
-    let mut stage_counts = vec![StageCount::default(); pipelines];
+fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usize) -> Option<Vec<StagesPerIteration>> {
+    let mut stage_counts = vec![StagesPerIteration::default(); pipelines];
     let mut enclosing: Vec<OpId> = Vec::new();
     for event in events {
         match event {
@@ -76,12 +76,12 @@ fn stages_per_iteration(events: &[PipelineEvent], loop_op: OpId, pipelines: usiz
             PipelineEvent::Else | PipelineEvent::Return => {}
             PipelineEvent::Leave => drop(enclosing.pop()),
             PipelineEvent::Stage(pipeline, _) => match enclosing[..] {
-                [outer] if outer == loop_op => stage_counts[*pipeline].fixed += 1,
-                [outer, inner] if outer == loop_op => stage_counts[*pipeline].per_iteration_of.push(inner),
+                [outer] if outer == loop_op => stage_counts[*pipeline].direct += 1,
+                [outer, inner] if outer == loop_op => stage_counts[*pipeline].per_trip_of.push(inner),
                 _ => return None,
             },
         }
     }
-    stage_counts.iter_mut().for_each(|stage_counts| sort::natural(&mut stage_counts.per_iteration_of));
+    stage_counts.iter_mut().for_each(|stage_counts| sort::natural(&mut stage_counts.per_trip_of));
     Some(stage_counts)
 }

@@ -9,8 +9,9 @@
 //!   loops and branches.
 //! * *in order*: accesses that may race, and side effects, keep the order of the program.
 //!
-//! Other files check stages (`stage_layout`), TMA stores (`tma_store`), privatized atomics
-//! (`privatized`), waits (`async_order`), ping-pong (`pingpong`) and single steps (`steps`).
+//! Other files check stages (`stage_layout`), multicast (`cluster_multicast`), TMA stores
+//! (`tma_store`), privatized atomics (`privatized`), waits (`async_order`), ping-pong (`pingpong`)
+//! and single steps (`steps`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -40,6 +41,7 @@ impl KernelInfo<'_> {
         }
         if let Some(warp_spec) = &schedule.warp_spec {
             self.verify_stage_layout(warp_spec)?;
+            self.verify_cluster_multicast(body, warp_spec)?;
         }
         let copies = schedule.sequences.iter().flatten().filter_map(|step| match step {
             Step::For(plan) => plan.cp_async.as_ref(),

@@ -1,4 +1,4 @@
-//! Verifies single steps: strip-mined sequences, copies, loop-carried MMAs, unrolling.
+//! Verifies single steps: strip-mined sequences, copies, MMAs, loop-carried MMAs, unrolling.
 
 use rustc_hash::FxHashSet;
 
@@ -96,7 +96,7 @@ fn is_tile(info: &KernelInfo<'_>, value: Value) -> bool {
 /// Verifies the multistage copies of a loop.
 pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, steps: &[Step]) -> VerifyResult {
     // Invariant of `plan_cp_async`: every iteration ends at the end of its body.
-    if info.regions.has_early_exit(id) {
+    if info.regions.has_multiple_latches(id) {
         return fault(id, "has multistage copies, and an iteration may end early");
     }
     if plan.stages < 2 {
@@ -122,7 +122,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         if !steps.contains(&step) || !info.is_invariant_load(load) {
             return fault(load, "is copied, and not read from its stage, or its array is written");
         }
-        let all = info.inference.accesses.get(&load).map_or(0, |layout| layout.num_registers());
+        let all = info.inference.op_layouts.get(&load).map_or(0, |layout| layout.num_registers());
         let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
         sort::natural(&mut registers);
         if !registers.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
@@ -275,4 +275,22 @@ pub fn verify_smem_capacity(
     });
     let (all, most) = (pipelines + cp_async_bytes, info.inference.target.max_shared_bytes());
     if all <= most { Ok(()) } else { Err(format!("stages of {all} bytes in {most} of shared memory")) }
+}
+
+impl KernelInfo<'_> {
+    /// Verifies that the warps share each issued MMA as planned.
+    pub fn verify_mma_partition(&self, schedule: &Schedule) -> VerifyResult {
+        let planned = self.mma_partitions();
+        if schedule.mma_partitions != planned {
+            return Err(format!("MMAs are split as {:?} instead of {planned:?}", schedule.mma_partitions));
+        }
+        let mmas = schedule.sequences.iter().flatten().filter_map(|step| match step {
+            Step::Mma(plan) => Some(&plan.ops),
+            _ => None,
+        });
+        match mmas.flatten().find(|id| planned.iter().all(|(planned, _)| planned != *id)) {
+            Some(id) => Err(format!("no warp has a part of MMA {}", id.index())),
+            None => Ok(()),
+        }
+    }
 }

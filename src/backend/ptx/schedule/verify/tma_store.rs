@@ -76,7 +76,7 @@ impl KernelInfo<'_> {
         let (value, view) = (stored(op), op.operand_group("view")[0]);
         let tile = &tma_store.tile;
         let fault = |what: &str| Err(what.to_owned());
-        if !self.inference.accesses.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
+        if !self.inference.op_layouts.get(&tma_store.op).is_some_and(|access| access.is_same(layout)) {
             return fault("the tile has another layout");
         }
         let TmaBoxLayout { shared, boxes, split_bits, order, .. } = tile;
@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
         if !tile.begins_with_boxes(&axes) || !tile.is_cut_by_registers(layout) {
             return fault("boxes are of other elements, or parts are not whole boxes of all threads");
         }
-        if self.store_map(tma_store.op, tile).is_none() || tile.writes(layout).is_none() {
+        if self.store_map(tma_store.op, tile).is_err() || tile.writes(layout).is_none() {
             return fault("there are no such boxes");
         }
         Ok(())

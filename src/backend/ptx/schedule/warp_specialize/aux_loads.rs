@@ -79,8 +79,11 @@ impl KernelInfo<'_> {
         // With a single MMA the registers suffice, and its operands are loaded as early as
         // possible. One exception is an MMA that all threads wait for, without other work. The
         // other one is a tile that converts an operand: while it is loaded, no MMA is issued.
-        let few =
-            self.inference.accesses.get(&load).is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
+        let few = self
+            .inference
+            .op_layouts
+            .get(&load)
+            .is_some_and(|layout| layout.num_registers() <= MAX_REGISTERS_AFTER_MMA);
         let after_mma = few && self.start_from_zero(&mmas);
         let before_mma = several || self.makes_operand(block, load);
         warp_spec.channels.iter().enumerate().position(|(number, channel)| {
@@ -148,7 +151,7 @@ impl KernelInfo<'_> {
         let (view, index) = (op.group(0)[0], op.group(1));
         let shape = ViewShape::of(module, view)?;
         let fastest = contiguous_axis(module, &shape)?;
-        let layout = self.inference.accesses.get(&load)?;
+        let layout = self.inference.op_layouts.get(&load)?;
         let count = layout.num_elements();
         let registers = layout.num_registers() * (self.inference.num_warps * WARP_SIZE as usize);
         let bytes = count * shape.elem.storage_bits() as usize / 8;
@@ -156,7 +159,7 @@ impl KernelInfo<'_> {
         if !(is_vector && bytes <= MAX_BYTES && registers >= MIN_REPLICATION * count && self.is_invariant_load(load)) {
             return None;
         }
-        let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false)?;
+        let map = self.tma_map((view, index), &shape.tile, Swizzle::None, false).ok()?;
         Some((map, bytes as u32))
     }
 

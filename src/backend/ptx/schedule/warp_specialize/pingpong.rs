@@ -5,11 +5,15 @@
 //! the other one multiplies (CUTLASS ping-pong kernels). One producer loads for both, in the order
 //! of the iterations. A group skips the stages of the other group. Side effects of an iteration
 //! follow those of all earlier iterations.
+//!
+//! Data: `PingPong`, `OrderPoint::PINGPONG`. `build` inserts the order steps, and
+//! `lower/async_ops/pingpong` and `lower/state/order_barrier` emit them. The verifier is
+//! `verify/pingpong`; the cost model has `section` and `order_wait` (`cost/warp_walk`).
 
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
-use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StageCount, WarpSpecialization};
+use crate::backend::ptx::schedule::ir::pipelines::{PingPong, StagesPerIteration, WarpSpecialization};
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, OpId, Opcode, Type, Value, hint_key};
 use crate::util::sort;
@@ -35,7 +39,7 @@ impl KernelInfo<'_> {
         }
         // If a loop has other work than MMAs, groups without ping-pong overlap that work with the
         // MMAs of each other.
-        let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_iteration_of);
+        let mut loops = pingpong.stages_per_iteration.iter().flat_map(|stage_counts| &stage_counts.per_trip_of);
         loops.all(|&id| self.has_only_mmas(id, warp_spec)).then_some(pingpong)
     }
 
@@ -77,25 +81,25 @@ impl KernelInfo<'_> {
         let carries = module.block(inside).args[1..].iter().any(|&arg| !matches!(module.ty(arg), Type::Token));
         if !is_only
             || carries
-            || self.regions.has_early_exit(loop_op)
+            || self.regions.has_multiple_latches(loop_op)
             || module.block(inside).ops.iter().any(|&id| self.mixes_loads_and_side_effects(id, warp_spec))
         {
             return None;
         }
-        let mut stage_counts = vec![StageCount::default(); warp_spec.pipelines.len()];
+        let mut stage_counts = vec![StagesPerIteration::default(); warp_spec.pipelines.len()];
         for channel in &warp_spec.channels {
             let stage_counts = &mut stage_counts[channel.pipeline];
             match module.block(channel.block).parent {
-                Some(owner) if owner == loop_op => stage_counts.fixed += 1,
+                Some(owner) if owner == loop_op => stage_counts.direct += 1,
                 Some(owner)
                     if self.regions.block_of(owner) == Some(inside) && self.has_invariant_trip_count(body, owner) =>
                 {
-                    stage_counts.per_iteration_of.push(owner);
+                    stage_counts.per_trip_of.push(owner);
                 }
                 _ => return None,
             }
         }
-        stage_counts.iter_mut().for_each(|stage_counts| sort::natural(&mut stage_counts.per_iteration_of));
+        stage_counts.iter_mut().for_each(|stage_counts| sort::natural(&mut stage_counts.per_trip_of));
         Some(PingPong { loop_op, stages_per_iteration: stage_counts })
     }
 

@@ -26,7 +26,7 @@ use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::pipelines::{
     Channel, ClusterMulticast, PINGPONG_GROUPS, TmaBox, TmaLoad, WarpSpecialization,
 };
-use crate::backend::ptx::schedule::ir::rejected_loads::{Reason, RejectedLoads};
+use crate::backend::ptx::schedule::ir::rejected_loads::{ProducerRejection, RejectedLoads};
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{BlockId, OpId, Opcode, Value};
@@ -237,16 +237,18 @@ impl KernelInfo<'_> {
 
     /// Returns an error if the kernel can have no producer: because of the target, the number of
     /// threads, or the body.
-    fn can_specialize(&self, body: BlockId) -> Result<(), Reason> {
+    fn can_specialize(&self, body: BlockId) -> Result<(), ProducerRejection> {
         let target = self.inference.target;
         let count = (self.consumer_warps() + self.producer_warps()) * WARP_SIZE;
         match () {
-            () if target.arch != 90 || !target.accelerated => Err(Reason::Target),
-            () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => Err(Reason::Disabled),
-            () if count > MAX_THREADS_PER_CTA => Err(Reason::Threads { count, most: MAX_THREADS_PER_CTA }),
-            () if self.module.cluster_size(body).is_some() => Err(Reason::ClusterExchange),
-            () if self.has_print() => Err(Reason::Prints),
-            () if self.waits_for_kernel_in_region(body) => Err(Reason::EarlyExit),
+            () if target.arch != 90 || !target.accelerated => Err(ProducerRejection::Target),
+            () if !(self.options.tma && self.is_enabled(Optimization::WarpSpecialization)) => {
+                Err(ProducerRejection::Disabled)
+            }
+            () if count > MAX_THREADS_PER_CTA => Err(ProducerRejection::Threads { count, most: MAX_THREADS_PER_CTA }),
+            () if self.module.cluster_size(body).is_some() => Err(ProducerRejection::ClusterExchange),
+            () if self.has_print() => Err(ProducerRejection::Prints),
+            () if self.waits_for_kernel_in_region(body) => Err(ProducerRejection::WaitsForKernel),
             () => Ok(()),
         }
     }
@@ -275,31 +277,31 @@ impl KernelInfo<'_> {
         load: OpId,
         block: BlockId,
         multicast: Option<&ClusterMulticast>,
-    ) -> Result<ProducerLoad, Reason> {
+    ) -> Result<ProducerLoad, ProducerRejection> {
         if !self.allows_tma(load) {
-            return Err(Reason::LoadHint);
+            return Err(ProducerRejection::LoadHint);
         }
         self.can_use_producer(self.regions.loop_of_block(block))?;
         let operand_use = self.operand_use(load)?;
         if operand_use.part.is_some() && self.partitioned_axis(load).is_some() {
-            return Err(Reason::Joined);
+            return Err(ProducerRejection::Joined);
         }
         let groups: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
         if self.has_exit_between(block, load, self.last_use_in_block(block, &groups).0) {
-            return Err(Reason::EarlyExit);
+            return Err(ProducerRejection::EarlyExit);
         }
         let halved = multicast.is_some_and(|multicast| multicast.can_multicast(load));
         if !self.is_invariant_load(load) {
-            return Err(Reason::Written);
+            return Err(ProducerRejection::Written);
         }
-        let (map, boxes) = self.tma_boxes(load, &operand_use, halved).ok_or(Reason::View)?;
-        let slice = SliceBuilder::for_load(self, load).ok_or(Reason::Index)?;
+        let (map, boxes) = self.tma_boxes(load, &operand_use, halved).map_err(ProducerRejection::View)?;
+        let slice = SliceBuilder::for_load(self, load).ok_or(ProducerRejection::Index)?;
         Ok(ProducerLoad { operand_use, map, boxes, slice })
     }
 
     /// Returns the MMAs that read a loaded tile, if there are no other uses and all need the same
     /// panels.
-    fn operand_use(&self, load: OpId) -> Result<OperandUse, Reason> {
+    fn operand_use(&self, load: OpId) -> Result<OperandUse, ProducerRejection> {
         let module = self.module;
         let result = module.op(load).results[0];
         let mut operand_use: Option<OperandUse> = None;
@@ -307,7 +309,7 @@ impl KernelInfo<'_> {
         let mut pending = vec![(result, OperandAxes::of_tile(tile), Position::whole(tile.len()), false)];
         while let Some((value, axes, position, rounded)) = pending.pop() {
             if self.uses.count(value) == 0 {
-                return Err(Reason::Unused);
+                return Err(ProducerRejection::Unused);
             }
             for &(user, number) in self.uses.users(value) {
                 let op = module.op(user);
@@ -323,7 +325,7 @@ impl KernelInfo<'_> {
                     Opcode::Reshape => {
                         let shape = module.shape(op.results[0]);
                         let reshaped = axes.reshaped(shape).zip(position.reshaped(shape.len()));
-                        let (axes, position) = reshaped.ok_or(Reason::ReadBy(op.code))?;
+                        let (axes, position) = reshaped.ok_or(ProducerRejection::ReadBy(op.code))?;
                         pending.push((op.results[0], axes, position, rounded));
                     }
                     Opcode::Cat => {
@@ -332,18 +334,18 @@ impl KernelInfo<'_> {
                     }
                     code if code.is_mma() => {
                         let plan = self.inference.mma_plans.get(&user).and_then(|plan| plan.as_ref().ok());
-                        let plan = plan.ok_or(Reason::NotInSharedMemory)?;
+                        let plan = plan.ok_or(ProducerRejection::NotInSharedMemory)?;
                         if op.operands[2] == value || op.operands[0] == op.operands[1] {
-                            return Err(Reason::NotInSharedMemory);
+                            return Err(ProducerRejection::NotInSharedMemory);
                         }
                         let is_left = op.operands[0] == value;
                         let operand = if is_left { &plan.a } else { &plan.b };
                         let operand_use_here = OperandUse {
                             rounds_to_tf32: rounded,
-                            direct: !operand.rounds,
+                            direct: !operand.may_be_unrounded,
                             ..self
                                 .mma_operand_use(user, operand, is_left, (&axes, &position), value)
-                                .ok_or(Reason::NotInSharedMemory)?
+                                .ok_or(ProducerRejection::NotInSharedMemory)?
                         };
                         match &mut operand_use {
                             None => operand_use = Some(operand_use_here),
@@ -351,14 +353,14 @@ impl KernelInfo<'_> {
                                 operand_use.direct &= operand_use_here.direct;
                                 operand_use.mmas.push(user);
                             }
-                            Some(_) => return Err(Reason::Layouts),
+                            Some(_) => return Err(ProducerRejection::Layouts),
                         }
                     }
-                    code => return Err(Reason::ReadBy(code)),
+                    code => return Err(ProducerRejection::ReadBy(code)),
                 }
             }
         }
-        let mut operand_use = operand_use.ok_or(Reason::Unused)?;
+        let mut operand_use = operand_use.ok_or(ProducerRejection::Unused)?;
         sort::by_key(&mut operand_use.mmas, |op| op.index());
         Ok(operand_use)
     }
@@ -385,29 +387,34 @@ impl KernelInfo<'_> {
         Some(OperandUse { mmas: vec![mma], panels, part, axes, rounds_to_tf32: false, direct: true, bytes })
     }
 
-    /// Returns the boxes of a load, if TMA can load its tile in the needed form. `halved`: a single
-    /// box is divided in two, if the halves are whole swizzle patterns.
-    fn tma_boxes(&self, load: OpId, operand_use: &OperandUse, halved: bool) -> Option<(TensorMap, Vec<TmaBox>)> {
+    /// Returns the boxes of a load. `halved`: a single box is divided in two, if the halves are
+    /// whole swizzle patterns.
+    ///
+    /// # Errors
+    /// The reason why TMA cannot load the tile in the form that its use needs.
+    fn tma_boxes(
+        &self,
+        load: OpId,
+        operand_use: &OperandUse,
+        halved: bool,
+    ) -> Result<(TensorMap, Vec<TmaBox>), &'static str> {
+        const NO_BOXES: &str = "the tile does not consist of TMA boxes";
         let module = self.module;
         let op = module.op(load);
         let view = op.group(0)[0];
-        let shape = ViewShape::of(module, view)?;
+        let shape = ViewShape::of(module, view).ok_or(NO_BOXES)?;
         let [along, across] = &operand_use.axes;
         let panels = operand_use.panels;
         let row = panels.swizzle_bytes / i64::from(shape.elem.storage_bits() / 8);
-        let fastest = contiguous_axis(module, &shape)?;
+        let fastest = contiguous_axis(module, &shape).ok_or("no dimension is contiguous")?;
         let TileBoxes { extents, mut boxes } =
-            tile_boxes([along, across], (shape.tile.len(), fastest), (panels, row), halved)?;
-        let swizzle = match panels.swizzle_bytes {
-            128 => Swizzle::B128,
-            64 => Swizzle::B64,
-            _ => Swizzle::B32,
-        };
+            tile_boxes([along, across], (shape.tile.len(), fastest), (panels, row), halved).ok_or(NO_BOXES)?;
+        let swizzle = u32::try_from(panels.swizzle_bytes).ok().and_then(Swizzle::from_span).ok_or(NO_BOXES)?;
         let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
         if let Some(part) = &operand_use.part {
             part.place(&mut boxes, panels);
         }
-        Some((map, boxes))
+        Ok((map, boxes))
     }
 
     /// Assigns offsets in a stage to the loads of a channel. Tiles that are adjacent in their array
@@ -462,7 +469,7 @@ impl KernelInfo<'_> {
             let bytes = group.iter().map(|&index| channel.loads[index].bytes).sum();
             let whole = OperandUse { panels: Panels { rows, ..operand_use.panels }, ..operand_use.clone() };
             let halved = multicast.is_some_and(|multicast| multicast.can_multicast(first.load));
-            let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved) } else { None };
+            let fused = if group.len() > 1 { self.tma_boxes(first.load, &whole, halved).ok() } else { None };
             for (number, &index) in group.iter().enumerate() {
                 let load = &mut channel.loads[index];
                 load.smem_offset = offset;
@@ -516,7 +523,7 @@ fn reject_incomplete(planned: &mut Vec<(OpId, BlockId, ProducerLoad)>, rejected_
         planned.retain(|(load, block, ProducerLoad { operand_use, .. })| {
             let is_complete = operand_use.part.is_none_or(|part| loaded[&(part.cat, *block)] == part.bytes);
             if !is_complete {
-                rejected_loads.loads.insert(*load, Reason::Joined);
+                rejected_loads.loads.insert(*load, ProducerRejection::Joined);
             }
             is_complete
         });

@@ -1,9 +1,13 @@
 //! Stage counts: the number of stages of each pipeline.
+//!
+//! The maximum is the hint `num_stages` of the loop, else `Hints::num_stages`, else the number for
+//! the hint `latency`, else `MAX_STAGES`; at least 2. The capacity is `smem_for_stages`
+//! (`analysis/kernel_info`) without conversions and thread-private stages.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::smem_budget::{CONVERSION_BYTES, MIN_CONVERSION_BYTES};
 use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, WarpSpecialization};
-use crate::backend::ptx::schedule::ir::rejected_loads::Reason;
+use crate::backend::ptx::schedule::ir::rejected_loads::ProducerRejection;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::BlockId;
 
@@ -45,13 +49,13 @@ impl KernelInfo<'_> {
         body: BlockId,
         warp_spec: &mut WarpSpecialization,
         smem: &SharedMemory,
-    ) -> Result<(), Reason> {
-        let is_producer_load = |load| warp_spec.operand_channel(load).is_some();
-        let private = self.bytes_with_producer(warp_spec);
+    ) -> Result<(), ProducerRejection> {
+        let is_operand_load = |load| warp_spec.operand_channel(load).is_some();
+        let private = self.thread_private_stage_bytes(warp_spec);
         let remaining_capacity = |tma_stores: bool, most: u32| {
             let consumer_groups = self.consumer_groups();
             let rest = consumer_groups
-                * self.other_smem_bytes(body, &is_producer_load, tma_stores, most / consumer_groups)
+                * self.other_smem_bytes(body, &is_operand_load, tma_stores, most / consumer_groups)
                 + private
                 + SLACK_BYTES;
             self.smem_for_stages(smem).checked_sub(rest)
@@ -84,11 +88,12 @@ impl KernelInfo<'_> {
             }
         };
         let (needed, free) = (used_bytes(&warp_spec.pipelines), capacity.unwrap_or(0));
-        let capacity = capacity.filter(|&capacity| needed <= capacity).ok_or(Reason::SharedMemory { needed, free })?;
+        let capacity =
+            capacity.filter(|&capacity| needed <= capacity).ok_or(ProducerRejection::SharedMemory { needed, free })?;
         let pipelines = 0..warp_spec.pipelines.len();
         let requested: Vec<Option<u32>> =
             pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect();
-        let required: Vec<u32> = pipelines
+        let max_stages: Vec<u32> = pipelines
             .map(|pipeline| requested[pipeline].unwrap_or_else(|| self.default_pipeline_stages(warp_spec, pipeline)))
             .collect();
         // Each phase adds stages until innermost loops have this number.
@@ -105,10 +110,10 @@ impl KernelInfo<'_> {
                 let grows = |&index: &usize| {
                     let pipeline = &warp_spec.pipelines[index];
                     let outer = nesting == LoopNesting::Outer && requested[index].is_none();
-                    let most = if outer { OUTER_STAGES } else { required[index] };
+                    let most = if outer { OUTER_STAGES } else { max_stages[index] };
                     pipeline.nesting == nesting && pipeline.num_stages < most && used + pipeline.stage_bytes <= capacity
                 };
-                let growing = (0..required.len()).filter(grows);
+                let growing = (0..max_stages.len()).filter(grows);
                 let Some(next) = growing.min_by_key(|&index| warp_spec.pipelines[index].num_stages) else { break };
                 warp_spec.pipelines[next].num_stages += 1;
             }
@@ -128,7 +133,7 @@ impl KernelInfo<'_> {
     /// loop.
     fn default_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> u32 {
         let channels = warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline);
-        let loads = channels.flat_map(|channel| channel.loads.iter().map(|is_producer_load| is_producer_load.load));
+        let loads = channels.flat_map(|channel| channel.loads.iter().map(|tma_load| tma_load.load));
         self.options.num_stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MAX_STAGES).max(2)
     }
 }

@@ -289,8 +289,8 @@ fn with_other_loop_fields(plan: &For, other: OpId) -> Vec<For> {
     if let Some(pingpong) = &plan.pingpong {
         let counts = each(
             pingpong,
-            &[&|pingpong| pingpong.stages_per_iteration[0].fixed += 1, &|pingpong| {
-                pingpong.stages_per_iteration[0].per_iteration_of.push(other)
+            &[&|pingpong| pingpong.stages_per_iteration[0].direct += 1, &|pingpong| {
+                pingpong.stages_per_iteration[0].per_trip_of.push(other)
             }],
         );
         changed.extend(counts.into_iter().map(Some).chain([None]).map(|pingpong| For { pingpong, ..plan.clone() }));

@@ -1,4 +1,4 @@
-//! MMA overlap in loops: rewrites loop-carried values so that work is independent of the MMAs in
+//! Loops with MMAs: rewrites loop-carried values so that work is independent of the MMAs in
 //! flight.
 //!
 //! * Sums over an axis are carried as the partial sums of each thread
@@ -20,7 +20,7 @@ use crate::pass;
 
 /// Returns the module with other loop-carried values, or `None` if no loop changes. `loaded`: left
 /// operands in registers may be loaded ones.
-pub fn overlap_mmas(module: &Module, entry: &Entry, inference: &Inference<'_>, loaded: bool) -> Option<Module> {
+pub fn rewrite_mma_loops(module: &Module, entry: &Entry, inference: &Inference<'_>, loaded: bool) -> Option<Module> {
     let is_async = |id: OpId| inference.is_async_mma(id);
     let count = inference.mma_plans.keys().filter(|&&id| is_async(id)).count();
     if count == 0 {
@@ -59,7 +59,7 @@ fn reductions_of_mma_blocks(module: &Module, entry: &Entry, is_async: &dyn Fn(Op
 /// Returns how threads share the axis of a reduction. `None` if an element has several threads or
 /// an unusual layout, or if each thread has the whole axis.
 fn shared(inference: &Inference<'_>, id: OpId) -> Option<pass::ReductionDistribution> {
-    let layout = inference.accesses.get(&id)?;
+    let layout = inference.op_layouts.get(&id)?;
     let dim = inference.module().op(id).dim() as usize;
     let axis = AxisBits::of(layout.shape(), dim);
     let along = |bases: &[u32]| bases.iter().map(|&basis| axis.coordinate(basis)).fold(0, |all, bits| all | bits);
