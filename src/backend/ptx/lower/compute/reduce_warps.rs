@@ -54,7 +54,7 @@ impl Lowering<'_> {
             }
             buffers.push(RowBuffer { buffer, thread, register_bytes, dtype });
         }
-        buffers.iter().try_for_each(|_| self.next_read_buffer().map(drop))?;
+        buffers.iter().try_for_each(|rows| self.begin_read(rows.buffer))?;
         Ok(buffers)
     }
 
