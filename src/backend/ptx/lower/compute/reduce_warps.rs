@@ -19,8 +19,12 @@ pub struct RowBuffer {
     dtype: DType,
 }
 
-/// An element of a row: its register, its place in the row, and the values of all operands.
-pub type RowElement = (u32, u32, Vec<Operand>);
+/// An element of a row: its place, and the values of all operands.
+pub struct RowElement {
+    pub register: u32,
+    pub place: u32,
+    pub values: Vec<Operand>,
+}
 
 /// Minimum number of partial results per row for which lanes share the loads.
 const MIN_PARTIALS_FOR_LANES: usize = 8;
@@ -39,7 +43,7 @@ impl Lowering<'_> {
         for (index, &dtype) in dtypes.iter().enumerate() {
             let dtype = vector_access::shared_type(dtype);
             let size = vector_access::run_bytes(dtype, 1);
-            let [row_bytes, register_bytes] = rows.bytes(dtype).map(|bytes| bytes as u32);
+            let (row_bytes, register_bytes) = (rows.row_bytes(dtype) as u32, rows.register_bytes(dtype) as u32);
             let buffer = self.next_write_buffer()?;
             let thread: Vec<u32> = rows.thread.iter().map(|&row| row * row_bytes).collect();
             let mut own = thread.clone();
@@ -47,7 +51,7 @@ impl Lowering<'_> {
                 own[5 + warp] = size << position;
             }
             let own = self.linear_in_thread(&own);
-            for (register, place, values) in elements {
+            for RowElement { register, place, values } in elements {
                 let addr = self.shared_place(buffer, own, 0, register * register_bytes + place * size);
                 let value = [values[index]];
                 vector_access::store(&mut self.b, Space::Shared, dtype, &value, &addr, MemMods::default(), owner);
@@ -91,16 +95,15 @@ impl Lowering<'_> {
         rows: &ExchangeRows,
         ordered: bool,
     ) -> Lowered {
-        for &(warp, _) in &rows.warps {
-            partials.bases.warp[warp] = 0;
-        }
+        rows.warps.iter().for_each(|&(warp, _)| partials.bases.warp[warp] = 0);
         self.report.remarks.cross_warp_reductions += 1;
         let part_bits: u32 = rows.warps.iter().map(|(warp, _)| 1 << (5 + warp)).sum();
         let bases = partials.bases.lane.iter().chain(&partials.bases.warp).enumerate();
         let replicas: u32 =
             bases.filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1u32 << bit).sum::<u32>() & !part_bits;
         let owner = self.owner_of(replicas);
-        let elements: Vec<RowElement> = (0..rows.registers).map(|slot| (slot as u32, 0, partials.at(slot))).collect();
+        let element = |slot| RowElement { register: slot as u32, place: 0, values: partials.at(slot) };
+        let elements: Vec<RowElement> = (0..rows.registers).map(element).collect();
         let buffers = self.exchange_rows(rows, &partials.dtypes, owner, &elements)?;
         match self.lanes_for_parts(partials, rows.len) {
             Some(lanes) => self.combine_by_lanes(body, partials, &buffers, &lanes, ordered),

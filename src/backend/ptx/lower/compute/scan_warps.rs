@@ -29,8 +29,12 @@ impl Lowering<'_> {
         let Predicate::Reg(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
             unreachable!("a predicate")
         };
-        let elements = runs.iter().zip(totals).map(|(run, total)| (run.row as u32, run.outer, total.clone()));
-        let elements: Vec<RowElement> = elements.collect();
+        let element = |(run, total): (&ScanChain, &Vec<Operand>)| RowElement {
+            register: run.row as u32,
+            place: run.outer,
+            values: total.clone(),
+        };
+        let elements: Vec<RowElement> = runs.iter().zip(totals).map(element).collect();
         let mut read: Vec<Vec<Operand>> = vec![Vec::new(); rows.registers * segments];
         for rows in self.exchange_rows(&rows, &scan.dtypes, Some(owner), &elements)? {
             let places = (0..read.len()).map(|number| (number / segments, (number % segments) << low));

@@ -18,7 +18,7 @@ impl OpRequirements<'_, '_> {
 
     /// Adds the exchange of rows, with a buffer for each operand.
     fn exchange_rows(&mut self, rows: &ExchangeRows) {
-        let bytes = |&operand| rows.registers * rows.bytes(self.info.element_type(operand))[1];
+        let bytes = |&operand| rows.registers * rows.register_bytes(self.info.element_type(operand));
         let bytes = self.info.module.op(self.id).operands.iter().map(bytes);
         self.list.push(Requirement::SmemExchange(bytes.collect()));
     }

@@ -77,16 +77,20 @@ impl LayoutBases {
         ExchangeRows::new(is_row.into_iter(), warps, [len, 1 << self.register.len()])
     }
 
+    /// Removes the register bit with this coordinate bit. Returns its position and its basis.
+    pub fn remove_register(&mut self, coordinate: u32, axis: AxisBits) -> Option<(usize, u32)> {
+        let position = self.register.iter().position(|&basis| axis.coordinate(basis) == coordinate)?;
+        Some((position, self.register.remove(position)))
+    }
+
     /// Removes the bases that a reduction step combines.
-    pub fn reduce(&mut self, reduction_step: &ReductionStep, axis: AxisBits) {
-        let mut register_of = |coordinate: u32| {
-            let found = self.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
-            found.map(|position| self.register.remove(position))
-        };
+    fn reduce(&mut self, reduction_step: &ReductionStep, axis: AxisBits) {
         match reduction_step {
             ReductionStep::WarpRedux(_) => self.lane.fill(0),
-            &ReductionStep::Registers(coordinate) => drop(register_of(coordinate)),
-            &ReductionStep::LaneSplit(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
+            &ReductionStep::Registers(coordinate) => drop(self.remove_register(coordinate, axis)),
+            &ReductionStep::LaneSplit(lane, coordinate) => {
+                self.lane[lane] = self.remove_register(coordinate, axis).map_or(0, |(_, basis)| basis);
+            }
             &ReductionStep::LaneShuffle(lane) => self.lane[lane] = 0,
             ReductionStep::CrossWarp(rows) => rows.warps.iter().for_each(|&(warp, _)| self.warp[warp] = 0),
         }

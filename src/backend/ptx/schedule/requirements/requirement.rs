@@ -99,7 +99,7 @@ pub struct ExchangeRows {
 }
 
 impl ExchangeRows {
-    /// Returns the rows. `is_row`: for each bit of the thread number, whether it distinguishes rows.
+    /// Returns the rows. `is_row`: true for each bit of the thread number that distinguishes rows.
     pub fn new(
         is_row: impl Iterator<Item = bool>,
         warps: Vec<(usize, usize)>,
@@ -127,10 +127,14 @@ impl ExchangeRows {
         ExchangeRows::new(is_row, warps.collect(), [1 << order.outer.len(), 1 << registers])
     }
 
-    /// Returns the bytes of a row, and those of the rows of a register.
-    pub fn bytes(&self, dtype: DType) -> [usize; 2] {
-        let row = smem_element_bytes(dtype) * self.len;
-        [row, row * self.rows_per_register]
+    /// Returns the bytes of a row.
+    pub fn row_bytes(&self, dtype: DType) -> usize {
+        smem_element_bytes(dtype) * self.len
+    }
+
+    /// Returns the bytes of the rows of a register.
+    pub fn register_bytes(&self, dtype: DType) -> usize {
+        self.row_bytes(dtype) * self.rows_per_register
     }
 }
 
