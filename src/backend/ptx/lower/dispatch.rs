@@ -236,7 +236,7 @@ impl Lowering<'_> {
         let now = self.b.special(clock);
         let plain = MemMods::default();
         self.b.guarded(reads, false, |b| b.st(Space::Shared, Ty::B64, &place, now, plain));
-        self.next_read_buffer()?;
+        self.begin_read(buffer)?;
         let now = self.b.ld(Space::Shared, Ty::B64, &place, plain);
         self.define_scalar(op.results[0], now.into());
         Ok(())

@@ -70,7 +70,7 @@ pub use pipeline::mma_order::ORDERED_GROUPS;
 pub use requirements::conversion_cache::ConversionCache;
 pub use requirements::print::{PrintArg, PrintSegment};
 pub use requirements::reduction_steps::{LayoutBases, ReductionStep};
-pub use requirements::requirement::{COPY_PADDING_WORDS, Requirement};
+pub use requirements::requirement::{COPY_PADDING_WORDS, ExchangeRows, Requirement};
 pub use store::implied_mask::Comparison;
 pub use store::privatize::array_and_offsets;
 pub use warp_specialize::cluster_multicast::CLUSTER_SIZE;

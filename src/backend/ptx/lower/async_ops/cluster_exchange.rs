@@ -36,7 +36,7 @@ impl Lowering<'_> {
         for round in 0..rounds {
             let buffer = self.next_write_buffer()?;
             self.store_side(buffer, dtype, &regs, &side, round, owner);
-            self.next_read_buffer()?;
+            self.begin_read(buffer)?;
             self.b.cluster_barrier();
             for (registers, &base) in gathered.iter_mut().zip(&bases) {
                 self.load_side_from((Space::SharedCluster, base), buffer, dtype, registers, (&side, round));

@@ -141,7 +141,7 @@ impl Lowering<'_> {
         for round in 0..rounds {
             let buffer = self.next_write_buffer()?;
             self.store_side(buffer, dtype, regs, &side, round, owner);
-            self.next_read_buffer()?;
+            self.begin_read(buffer)?;
             for (register, &at) in at.iter().enumerate() {
                 let line = first(layout.element(register, 0, 0));
                 let own = self.b.xor(Ty::B32, thread, line & in_thread);
@@ -187,7 +187,7 @@ impl Lowering<'_> {
         for round in 0..rounds {
             let buffer = self.next_write_buffer()?;
             self.clear(buffer);
-            self.next_write_buffer()?;
+            self.begin_rewrite(buffer)?;
             for &number in numbers.iter() {
                 let number = self.b.sub(Ty::S32, number, (round * part) as i64);
                 let mut guard = owner;
@@ -201,7 +201,7 @@ impl Lowering<'_> {
                 let one = [Operand::Imm(1)];
                 self.b.guarded_if(guard, |b| b.red(AtomOp::Add, Ty::U32, Space::Shared, order, &addr, &one));
             }
-            self.next_read_buffer()?;
+            self.begin_read(buffer)?;
             let mut sum: Option<Vec<Operand>> = None;
             for copy in 0..copies {
                 let mut read = counts.clone();

@@ -141,20 +141,17 @@ impl Lowering<'_> {
     /// Makes written operands visible to all threads, and computes their addresses.
     fn publish_operands(&mut self, operands: &mut [MmaOperand], asynchronous: bool) -> Lowered {
         let shared = |operand: &MmaOperand| if let MmaOperand::Buffer(buffer) = operand { Some(*buffer) } else { None };
-        let count = operands.iter().filter_map(shared).count();
-        if asynchronous && count > 0 {
+        if asynchronous && operands.iter().any(|operand| shared(operand).is_some()) {
             // The fence of each thread precedes the barrier. A fence after the barrier does not
             // order writes of other threads for the tensor cores.
             self.b.fence_proxy(ProxyFence::AsyncShared);
             self.scheduled_barrier()?;
         }
-        for _ in 0..count {
-            self.next_read_buffer()?;
-        }
         let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect();
         sort::by_key(&mut operand, |operand| shared(operand).map(|buffer| buffer.offset));
         for operand in operand {
             if let MmaOperand::Buffer(buffer) = operand {
+                self.begin_read(*buffer)?;
                 let base = self.smem_base(*buffer);
                 *operand = MmaOperand::Smem(self.b.add(Ty::U32, base, buffer.offset));
             }

@@ -118,7 +118,7 @@ impl Lowering<'_> {
             for (elements, start) in stored {
                 self.store_elements(&elements, buffer, start, None);
             }
-            self.next_read_buffer()?;
+            self.begin_read(buffer)?;
         }
         let skip = self.branch_others();
         for (format, values) in calls {
@@ -216,7 +216,7 @@ impl Lowering<'_> {
         let again = self.b.new_label();
         self.b.place(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
-        self.next_read_buffer()?;
+        self.begin_read(buffer)?;
         let skip = self.branch_others();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();

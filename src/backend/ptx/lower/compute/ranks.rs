@@ -43,20 +43,20 @@ impl Lowering<'_> {
         for round in 0..rounds {
             let first = round * bins;
             let last = op.bins().min(first + bins);
+            let buffer = self.next_write_buffer()?;
             if last <= first {
                 // The schedule has the buffer's accesses of each round.
-                (0..3).try_for_each(|_| self.next_write_buffer().map(drop))?;
-                self.next_read_buffer()?;
+                (0..2).try_for_each(|_| self.begin_rewrite(buffer))?;
+                self.begin_read(buffer)?;
                 continue;
             }
-            let buffer = self.next_write_buffer()?;
             self.clear(buffer);
-            self.next_write_buffer()?;
+            self.begin_rewrite(buffer)?;
             let rows = Rows { buffer, bins, own };
             let counted = self.count_in_warps(&rows, &layout, &numbers, [first, last]);
-            self.next_write_buffer()?;
+            self.begin_rewrite(buffer)?;
             self.sum_over_warps(&rows, &layout, warps);
-            self.next_read_buffer()?;
+            self.begin_read(buffer)?;
             for (rank, (number, is_inside, in_warp)) in ranks.iter_mut().zip(counted) {
                 let before = self.count_of(&rows, number, is_inside);
                 let all = self.b.add(Ty::U32, before, in_warp);

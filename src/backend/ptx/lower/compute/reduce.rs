@@ -60,7 +60,7 @@ impl Lowering<'_> {
                     self.split_lane(body, &mut partials, lane, coordinate, axis)?
                 }
                 ReductionStep::LaneShuffle(lane) => self.reduce_lane(body, &mut partials, lane, ordered)?,
-                ReductionStep::CrossWarp(warps) => self.reduce_warps(body, &mut partials, &warps, ordered)?,
+                ReductionStep::CrossWarp(rows) => self.reduce_warps(body, &mut partials, &rows, ordered)?,
             }
         }
         let reduced = layout.reduce(op.dim() as usize).squeeze(op.dim() as usize);

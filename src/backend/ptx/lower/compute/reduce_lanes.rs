@@ -11,6 +11,9 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
 
+/// Error of a reduction step without its register bit.
+const LOST_REGISTER_BIT: &str = "a reduction lost a register bit";
+
 /// Partial results of a reduction: a list of registers for each operand.
 ///
 /// The bases have those bits of register, lane and warp numbers that still distinguish elements; 0
@@ -69,9 +72,7 @@ impl Lowering<'_> {
         coordinate: u32,
         axis: AxisBits,
     ) -> Lowered {
-        let found = partials.bases.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
-        let position = found.ok_or("a reduction lost a register bit")?;
-        partials.bases.register.remove(position);
+        let (position, _) = partials.bases.remove_register(coordinate, axis).ok_or(LOST_REGISTER_BIT)?;
         let count = partials.regs[0].len() / 2;
         let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.regs.len()];
         for slot in 0..count {
@@ -155,9 +156,7 @@ impl Lowering<'_> {
         axis: AxisBits,
     ) -> Lowered {
         let is_right = self.lane_bit(lane);
-        let found = partials.bases.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
-        let position = found.ok_or("a reduction lost a register bit")?;
-        let basis = partials.bases.register.remove(position);
+        let (position, basis) = partials.bases.remove_register(coordinate, axis).ok_or(LOST_REGISTER_BIT)?;
         let dtypes = partials.dtypes.clone();
         let count = partials.regs[0].len() / 2;
         let mut next: Vec<Vec<Operand>> = vec![Vec::with_capacity(count); partials.regs.len()];

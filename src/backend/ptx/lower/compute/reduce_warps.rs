@@ -1,87 +1,114 @@
-//! Cross-warp reduction through shared memory.
+//! Cross-warp reduction through shared memory, and the exchange of rows with a scan.
 
 use super::reduce_lanes::ReductionPartials;
-use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Space};
+use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, Space};
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering};
+use crate::backend::ptx::schedule::ExchangeRows;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::BlockId;
 
-/// Partial results of one operand in shared memory. Those of one row are adjacent.
-struct CrossWarpBuffer {
+/// The rows of one operand in shared memory.
+pub struct RowBuffer {
     buffer: Buffer,
-    /// Bytes from the start of a register's range to the row of the thread, by bit of the thread
+    /// Bytes from the start of a register's rows to the row of the thread, by bit of the thread
     /// number.
-    row: Vec<u32>,
+    thread: Vec<u32>,
     register_bytes: u32,
     dtype: DType,
+}
+
+/// An element of a row: its place, and the values of all operands.
+pub struct RowElement {
+    pub register: u32,
+    pub place: u32,
+    pub values: Vec<Operand>,
 }
 
 /// Minimum number of partial results per row for which lanes share the loads.
 const MIN_PARTIALS_FOR_LANES: usize = 8;
 
 impl Lowering<'_> {
-    /// Combines the partial results of warps that differ in these warp bits, lowest coordinate bit
-    /// first.
+    /// Writes elements to rows, and begins the reads of all rows. Elements in different warps of a
+    /// row are adjacent.
+    pub fn exchange_rows(
+        &mut self,
+        rows: &ExchangeRows,
+        dtypes: &[DType],
+        owner: Option<Reg>,
+        elements: &[RowElement],
+    ) -> Lowered<Vec<RowBuffer>> {
+        let mut buffers = Vec::with_capacity(dtypes.len());
+        for (index, &dtype) in dtypes.iter().enumerate() {
+            let dtype = vector_access::shared_type(dtype);
+            let size = vector_access::run_bytes(dtype, 1);
+            let (row_bytes, register_bytes) = (rows.row_bytes(dtype) as u32, rows.register_bytes(dtype) as u32);
+            let buffer = self.next_write_buffer()?;
+            debug_assert!(rows.registers as u32 * register_bytes <= buffer.bytes, "bytes of the rows of the exchange");
+            let thread: Vec<u32> = rows.thread.iter().map(|&row| row * row_bytes).collect();
+            let mut own = thread.clone();
+            for &(warp, position) in &rows.warps {
+                own[5 + warp] = size << position;
+            }
+            let own = self.linear_in_thread(&own);
+            for RowElement { register, place, values } in elements {
+                let addr = self.shared_place(buffer, own, 0, register * register_bytes + place * size);
+                let value = [values[index]];
+                vector_access::store(&mut self.b, Space::Shared, dtype, &value, &addr, MemMods::default(), owner);
+            }
+            buffers.push(RowBuffer { buffer, thread, register_bytes, dtype });
+        }
+        buffers.iter().try_for_each(|rows| self.begin_read(rows.buffer))?;
+        Ok(buffers)
+    }
+
+    /// Loads elements at these registers and places. The bits of the lane number are added to the
+    /// place.
+    pub fn read_by_lanes(
+        &mut self,
+        rows: &RowBuffer,
+        lanes: impl Iterator<Item = usize>,
+        places: impl Iterator<Item = (usize, usize)>,
+    ) -> Vec<Operand> {
+        let size = vector_access::run_bytes(rows.dtype, 1);
+        let mut bases = rows.thread.clone();
+        for (position, lane) in lanes.enumerate() {
+            bases[lane] = size << position;
+        }
+        let own = self.linear_in_thread(&bases);
+        let load = |(register, place)| {
+            let addr =
+                self.shared_place(rows.buffer, own, 0, register as u32 * rows.register_bytes + place as u32 * size);
+            vector_access::load(&mut self.b, Space::Shared, rows.dtype, 1, &addr, MemMods::default(), None)[0]
+        };
+        places.map(load).collect()
+    }
+
+    /// Combines the partial results of warps, lowest coordinate bit first.
     ///
     /// Every warp stores its results, and after a barrier every warp combines the results of its
-    /// elements. A register has one row for each combination of the other bits that distinguish
     /// elements. The results of a row are adjacent, so that a thread loads them by vector accesses.
-    ///
-    /// The buffers are those of `Requirement::SmemExchange` (`requirements/exchange`), which
-    /// `SubStepBuilder::fulfil` allocates.
     pub fn reduce_warps(
         &mut self,
         body: BlockId,
         partials: &mut ReductionPartials,
-        warps: &[usize],
+        rows: &ExchangeRows,
         ordered: bool,
     ) -> Lowered {
-        for &warp in warps {
-            partials.bases.warp[warp] = 0;
-        }
+        rows.warps.iter().for_each(|&(warp, _)| partials.bases.warp[warp] = 0);
         self.report.remarks.cross_warp_reductions += 1;
-        let parts = 1usize << warps.len();
-        let bases: Vec<u32> = partials.bases.lane.iter().chain(&partials.bases.warp).copied().collect();
-        let mut rows = 1u32;
-        let mut row = vec![0u32; bases.len()];
-        for (register, _) in row.iter_mut().zip(&bases).filter(|(_, basis)| **basis != 0) {
-            *register = rows;
-            rows *= 2;
-        }
-        let part_bits: u32 = warps.iter().map(|&warp| 1 << (5 + warp)).sum();
+        let part_bits: u32 = rows.warps.iter().map(|(warp, _)| 1 << (5 + warp)).sum();
+        let bases = partials.bases.lane.iter().chain(&partials.bases.warp).enumerate();
         let replicas: u32 =
-            (0..bases.len()).filter(|&bit| bases[bit] == 0).map(|bit| 1u32 << bit).sum::<u32>() & !part_bits;
+            bases.filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1u32 << bit).sum::<u32>() & !part_bits;
         let owner = self.owner_of(replicas);
-        let count = partials.regs[0].len();
-        let mut places = Vec::with_capacity(partials.regs.len());
-        for (index, &dtype) in partials.dtypes.iter().enumerate() {
-            let dtype = vector_access::shared_type(dtype);
-            let size = vector_access::run_bytes(dtype, 1);
-            let row_bytes = size * parts as u32;
-            let register_bytes = row_bytes * rows;
-            let buffer = self.next_write_buffer()?;
-            debug_assert!(count as u32 * register_bytes <= buffer.bytes, "bytes of `OpRequirements::reduction_steps`");
-            let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
-            let mut own = row.clone();
-            for (position, &warp) in warps.iter().enumerate() {
-                own[5 + warp] = size << position;
-            }
-            let own = self.linear_in_thread(&own);
-            for register in 0..count {
-                let addr = self.shared_place(buffer, own, 0, register as u32 * register_bytes);
-                let value = partials.regs[index][register];
-                vector_access::store(&mut self.b, Space::Shared, dtype, &[value], &addr, MemMods::default(), owner);
-            }
-            places.push(CrossWarpBuffer { buffer, row, register_bytes, dtype });
-        }
-        for _ in &places {
-            self.next_read_buffer()?;
-        }
-        match self.lanes_for_parts(partials, parts) {
-            Some(lanes) => self.combine_by_lanes(body, partials, &places, &lanes, ordered),
-            None => self.combine_by_threads(body, partials, &places, parts),
+        let element = |slot| RowElement { register: slot as u32, place: 0, values: partials.at(slot) };
+        let elements: Vec<RowElement> = (0..rows.registers).map(element).collect();
+        let buffers = self.exchange_rows(rows, &partials.dtypes, owner, &elements)?;
+        match self.lanes_for_parts(partials, rows.len) {
+            Some(lanes) => self.combine_by_lanes(body, partials, &buffers, &lanes, ordered),
+            None => self.combine_by_threads(body, partials, &buffers, rows.len),
         }
     }
 
@@ -100,23 +127,12 @@ impl Lowering<'_> {
         &mut self,
         body: BlockId,
         partials: &mut ReductionPartials,
-        places: &[CrossWarpBuffer],
+        places: &[RowBuffer],
         lanes: &[usize],
         ordered: bool,
     ) -> Lowered {
-        for (list, place) in places.iter().enumerate() {
-            let size = vector_access::run_bytes(place.dtype, 1);
-            let mut bases = place.row.clone();
-            for (position, &lane) in lanes.iter().enumerate() {
-                bases[lane] = size << position;
-            }
-            let part = self.linear_in_thread(&bases);
-            for register in 0..partials.regs[list].len() {
-                let addr = self.shared_place(place.buffer, part, 0, register as u32 * place.register_bytes);
-                let dtype = place.dtype;
-                let read = vector_access::load(&mut self.b, Space::Shared, dtype, 1, &addr, MemMods::default(), None);
-                partials.regs[list][register] = read[0];
-            }
+        for (regs, rows) in partials.regs.iter_mut().zip(places) {
+            *regs = self.read_by_lanes(rows, lanes.iter().copied(), (0..regs.len()).map(|register| (register, 0)));
         }
         let whole = partials.bases.lane.iter().all(|&basis| basis == 0);
         if whole && self.reduce_by_redux(body, partials, lanes.len()) {
@@ -130,13 +146,13 @@ impl Lowering<'_> {
         &mut self,
         body: BlockId,
         partials: &mut ReductionPartials,
-        places: &[CrossWarpBuffer],
+        places: &[RowBuffer],
         parts: usize,
     ) -> Lowered {
         for register in 0..partials.regs[0].len() {
             let mut values: Vec<Vec<Operand>> = vec![Vec::new(); parts];
             for place in places {
-                let row = self.linear_in_thread(&place.row);
+                let row = self.linear_in_thread(&place.thread);
                 let addr = self.shared_place(place.buffer, row, 0, register as u32 * place.register_bytes);
                 let read = self.read_row(place.dtype, parts, &addr);
                 for (list, value) in values.iter_mut().zip(read) {

@@ -3,23 +3,12 @@
 //! Each warp scans the totals of its rows by its lanes. If a row has more totals than lanes along
 //! the axis, it has several *segments*, in different registers; lanes scan one segment at a time.
 
+use super::reduce_warps::RowElement;
 use super::scan_lanes::{Predicate, Scan, ScanChain, ScanPartial};
-use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, Space, Ty};
-use crate::backend::ptx::layout_inference::{AxisBit, replica_bits, thread_bases};
-use crate::backend::ptx::lower::state::vector_access;
+use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
+use crate::backend::ptx::layout_inference::replica_bits;
 use crate::backend::ptx::lower::{Lowered, Lowering};
-use crate::backend::ptx::smem::allocation::Buffer;
-use crate::dtype::DType;
-
-/// Shared memory with the totals of all rows.
-struct TotalsBuffer {
-    buffer: Buffer,
-    /// Address offset of each bit of the thread number.
-    bases: Vec<u32>,
-    /// Bytes between rows in different registers.
-    register_bytes: u32,
-    dtype: DType,
-}
+use crate::backend::ptx::schedule::ExchangeRows;
 
 impl Lowering<'_> {
     /// Returns the carry-in of each chain, if the axis has warp bits.
@@ -34,97 +23,33 @@ impl Lowering<'_> {
         let (count, low) = (scan.order.outer.len(), scan.order.low());
         let segments = 1usize << (count - low);
         let axis_lanes = ((1u32 << lanes) - 1) << first;
-        let bases = thread_bases(&scan.layout);
-        let mut rows = 1u32;
-        let mut row = vec![0u32; bases.len()];
-        for (register, &basis) in row.iter_mut().zip(&bases) {
-            if basis != 0 && scan.axis.coordinate(basis) == 0 {
-                *register = rows;
-                rows *= 2;
-            }
-        }
+        let rows = ExchangeRows::of_scan(&scan.layout, scan.axis, &scan.order);
         let replicas = replica_bits(&scan.layout);
         let end = if scan.reverse { 0 } else { axis_lanes };
         let Predicate::Reg(owner) = self.thread_field(replicas | axis_lanes, Cmp::Eq, end) else {
             unreachable!("a predicate")
         };
-        let register_rows = runs.iter().map(|run| run.row + 1).max().unwrap_or(1);
-        let mut read: Vec<Vec<Operand>> = vec![Vec::new(); register_rows * segments];
-        let mut places = Vec::with_capacity(scan.dtypes.len());
-        for (index, &dtype) in scan.dtypes.iter().enumerate() {
-            let dtype = vector_access::shared_type(dtype);
-            let size = vector_access::run_bytes(dtype, 1);
-            let row_bytes = size << count;
-            let register_bytes = row_bytes * rows;
-            let buffer = self.next_write_buffer()?;
-            let row: Vec<u32> = row.iter().map(|&basis| basis * row_bytes).collect();
-            let mut own = row.clone();
-            for (position, bit) in scan.order.outer.iter().enumerate() {
-                if let AxisBit::Warp(warp) = bit {
-                    own[5 + warp] = size << position;
-                }
-            }
-            let own = self.linear_in_thread(&own);
-            for (run, total) in runs.iter().zip(totals) {
-                let offset = run.row as u32 * register_bytes + run.outer * size;
-                let addr = self.shared_place(buffer, own, 0, offset);
-                vector_access::store(
-                    &mut self.b,
-                    Space::Shared,
-                    dtype,
-                    &[total[index]],
-                    &addr,
-                    MemMods::default(),
-                    Some(owner),
-                );
-            }
-            let mut part = row;
-            for position in 0..low {
-                part[first + position] = size << position;
-            }
-            places.push(TotalsBuffer { buffer, bases: part, register_bytes, dtype });
+        let element = |(run, total): (&ScanChain, &Vec<Operand>)| RowElement {
+            register: run.row as u32,
+            place: run.outer,
+            values: total.clone(),
+        };
+        let elements: Vec<RowElement> = runs.iter().zip(totals).map(element).collect();
+        let mut read: Vec<Vec<Operand>> = vec![Vec::new(); rows.registers * segments];
+        for rows in self.exchange_rows(&rows, &scan.dtypes, Some(owner), &elements)? {
+            let places = (0..read.len()).map(|number| (number / segments, (number % segments) << low));
+            let values = self.read_by_lanes(&rows, first..first + low, places);
+            read.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         }
-        self.read_totals(places, &mut read, low, segments)?;
         self.scan_lanes(scan, &mut read, low)?;
         let before = self.before_segments(scan, &read, segments)?;
-        let within = self.parts_of_lanes(scan, runs, &read);
+        let within = self.parts_of_lanes(scan, &rows, runs, &read);
         let mut parts = Vec::with_capacity(runs.len());
         for (run, within) in runs.iter().zip(within) {
             let ScanPartial { values, holds } = &before[run.row * segments + (run.outer as usize >> low)];
             parts.push(self.combine_partials(scan, ScanPartial { values: values.clone(), holds: *holds }, within)?);
         }
         Ok(parts)
-    }
-
-    /// Reads the totals of all rows, each lane those of its position in a segment.
-    fn read_totals(
-        &mut self,
-        places: Vec<TotalsBuffer>,
-        read: &mut [Vec<Operand>],
-        low: usize,
-        segments: usize,
-    ) -> Lowered<()> {
-        for _ in &places {
-            self.next_read_buffer()?;
-        }
-        for TotalsBuffer { buffer, bases, register_bytes, dtype } in places {
-            let part = self.linear_in_thread(&bases);
-            let segment_bytes = vector_access::run_bytes(dtype, 1) << low;
-            for (number, values) in read.iter_mut().enumerate() {
-                let (row, segment) = ((number / segments) as u32, (number % segments) as u32);
-                let addr = self.shared_place(buffer, part, 0, row * register_bytes + segment * segment_bytes);
-                values.extend(vector_access::load(
-                    &mut self.b,
-                    Space::Shared,
-                    dtype,
-                    1,
-                    &addr,
-                    MemMods::default(),
-                    None,
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// Returns the carry-in of each segment: the total of earlier segments of its row.
@@ -155,18 +80,22 @@ impl Lowering<'_> {
 
     /// Returns the carry-in of each chain within its segment, from the lane with the previous outer
     /// coordinate.
-    fn parts_of_lanes(&mut self, scan: &Scan, runs: &[ScanChain], read: &[Vec<Operand>]) -> Vec<ScanPartial> {
+    fn parts_of_lanes(
+        &mut self,
+        scan: &Scan,
+        rows: &ExchangeRows,
+        runs: &[ScanChain],
+        read: &[Vec<Operand>],
+    ) -> Vec<ScanPartial> {
         let (first, _) = scan.order.lanes;
         let low = scan.order.low();
         let (low_mask, segments) = ((1u32 << low) - 1, 1usize << (scan.order.outer.len() - low));
         let mut warps = vec![0u32; 5 + scan.layout.warp_bases().len()];
         let (mut warp_mask, mut outer_of_warps) = (0u32, 0u32);
-        for (position, bit) in scan.order.outer.iter().enumerate() {
-            if let AxisBit::Warp(warp) = bit {
-                warps[5 + warp] = 1 << position;
-                warp_mask |= 1 << (5 + warp);
-                outer_of_warps |= 1 << position;
-            }
+        for &(warp, position) in &rows.warps {
+            warps[5 + warp] = 1 << position;
+            warp_mask |= 1 << (5 + warp);
+            outer_of_warps |= 1 << position;
         }
         let registers = low_mask & !outer_of_warps;
         let warp_part = self.linear_in_thread(&warps);

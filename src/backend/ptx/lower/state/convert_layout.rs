@@ -137,7 +137,7 @@ impl Lowering<'_> {
         for round in 0..plan.rounds {
             let buffer = self.next_write_buffer()?;
             self.store_side(buffer, dtype, regs, &plan.store, round, owner);
-            self.next_read_buffer()?;
+            self.begin_read(buffer)?;
             self.load_side(buffer, dtype, &mut result, &plan.load, round);
         }
         Ok(result.into())
@@ -230,7 +230,7 @@ impl Lowering<'_> {
             let addr = self.shared_place(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
-        self.next_read_buffer()?;
+        self.begin_read(buffer)?;
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
             let addr = self.shared_place(buffer, load, 0, *offset);

@@ -129,7 +129,7 @@ impl Lowering<'_> {
         for (addr, &value) in places.iter().zip(&regs) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
-        self.next_read_buffer()?;
+        self.begin_read(buffer)?;
         let mut all = Vec::with_capacity(regs.len());
         for addr in &places {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));

@@ -62,10 +62,15 @@ impl Lowering<'_> {
         Some(self.group_buffer(buffer))
     }
 
-    /// Returns the next buffer to read.
-    pub fn next_read_buffer(&mut self) -> Lowered<Buffer> {
+    /// Begins another write to a buffer, after the barrier if there is one.
+    pub fn begin_rewrite(&mut self, buffer: Buffer) -> Lowered {
+        if self.next_write_buffer()? == buffer { Ok(()) } else { Err(SCHEDULE_MISMATCH.to_owned()) }
+    }
+
+    /// Begins the read of a buffer that threads have written, after the barrier if there is one.
+    pub fn begin_read(&mut self, buffer: Buffer) -> Lowered {
         match self.next_after_barriers()? {
-            Some(SubStep::SmemRead(buffer)) => Ok(self.group_buffer(buffer)),
+            Some(SubStep::SmemRead(next)) if self.group_buffer(next) == buffer => Ok(()),
             _ => Err(SCHEDULE_MISMATCH.to_owned()),
         }
     }

@@ -1,46 +1,38 @@
 //! Values that threads exchange: reductions, scans, gathers, histograms, blocks of tiles.
 
 use super::reduction_steps::{LayoutBases, ReductionStep};
-use super::requirement::{OpRequirements, Requirement, ScratchRounds, smem_element_bytes};
-use crate::backend::ptx::layout_inference::{
-    AxisBits, LaneGather, ScanOrder, block_layout, block_number, thread_bases,
-};
+use super::requirement::{ExchangeRows, OpRequirements, Requirement, ScratchRounds, smem_element_bytes};
+use crate::backend::ptx::layout_inference::{AxisBits, LaneGather, ScanOrder, block_layout, block_number};
 use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
     /// Adds the exchanges of a reduction of the remaining bases.
-    pub fn reduction_steps(&mut self, layout: &Layout, mut left: LayoutBases) {
-        let info = self.info;
-        let op = info.module.op(self.id);
-        let axis = AxisBits::of(layout.shape(), op.dim() as usize);
-        for reduction_step in info.reduction_steps(self.id, left.clone(), axis) {
-            left.reduce(&reduction_step, axis);
-            let ReductionStep::CrossWarp(warps) = &reduction_step else { continue };
-            let rows = 1usize << left.lane.iter().chain(&left.warp).filter(|&&basis| basis != 0).count();
-            let registers = 1usize << left.register.len();
-            let parts = 1usize << warps.len();
-            let bytes = |&operand| registers * rows * parts * smem_element_bytes(info.element_type(operand));
-            self.list.push(Requirement::SmemExchange(op.operands.iter().map(bytes).collect()));
+    pub fn reduction_steps(&mut self, layout: &Layout, left: LayoutBases) {
+        let axis = AxisBits::of(layout.shape(), self.info.module.op(self.id).dim() as usize);
+        for reduction_step in self.info.reduction_steps(self.id, left, axis) {
+            if let ReductionStep::CrossWarp(rows) = reduction_step {
+                self.exchange_rows(&rows);
+            }
         }
+    }
+
+    /// Adds the exchange of rows, with a buffer for each operand.
+    fn exchange_rows(&mut self, rows: &ExchangeRows) {
+        let bytes = |&operand| rows.registers * rows.register_bytes(self.info.element_type(operand));
+        let bytes = self.info.module.op(self.id).operands.iter().map(bytes);
+        self.list.push(Requirement::SmemExchange(bytes.collect()));
     }
 
     /// Adds the operands and the exchange of a scan.
     pub fn scan(&mut self, layout: &Layout) {
         let info = self.info;
         let op = info.module.op(self.id);
-        let axis = op.dim() as usize;
-        let Some(order) = ScanOrder::of(layout, axis) else { return };
+        let Some(order) = ScanOrder::of(layout, op.dim() as usize) else { return };
         self.operands(&op.operands, layout);
-        if !order.is_cross_warp() {
-            return;
+        if order.is_cross_warp() {
+            let axis = AxisBits::of(layout.shape(), op.dim() as usize);
+            self.exchange_rows(&ExchangeRows::of_scan(layout, axis, &order));
         }
-        let axis = AxisBits::of(layout.shape(), axis);
-        let off = |basis: &&u32| **basis != 0 && axis.coordinate(**basis) == 0;
-        let rows = 1usize << thread_bases(layout).iter().filter(off).count();
-        let of_registers = layout.register_bases().iter().filter(|&&basis| axis.coordinate(basis) == 0).count();
-        let row = |&operand| smem_element_bytes(info.element_type(operand)) << order.outer.len();
-        let bytes = op.operands.iter().map(|operand| (row(operand) * rows) << of_registers);
-        self.list.push(Requirement::SmemExchange(bytes.collect()));
     }
 
     /// Adds the operand of an `extract`, and the redistribution of a block that some warps hold.

@@ -8,6 +8,7 @@
 //! combines half of them, and the lane bit then has the meaning of the register bit
 //! ([`ReductionStep::LaneSplit`]).
 
+use super::requirement::ExchangeRows;
 use crate::backend::ptx::layout_inference::AxisBits;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
@@ -28,8 +29,8 @@ pub enum ReductionStep {
     LaneSplit(usize, u32),
     /// Two lanes that differ in this lane bit.
     LaneShuffle(usize),
-    /// The warps that differ in these warp bits, through shared memory.
-    CrossWarp(Vec<usize>),
+    /// The warps that differ in the warp bits of these rows, through shared memory.
+    CrossWarp(ExchangeRows),
 }
 
 /// A hardware bit, by kind and position.
@@ -67,18 +68,31 @@ impl LayoutBases {
         registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
     }
 
+    /// Returns the rows of partial results that differ in these warp bits.
+    fn rows(&self, warps: Vec<(usize, usize)>) -> ExchangeRows {
+        let is_combined = |bit: usize| warps.iter().any(|&(warp, _)| bit == self.lane.len() + warp);
+        let thread = self.lane.iter().chain(&self.warp).enumerate();
+        let is_row: Vec<bool> = thread.map(|(bit, &basis)| basis != 0 && !is_combined(bit)).collect();
+        let len = 1 << warps.len();
+        ExchangeRows::new(is_row.into_iter(), warps, [len, 1 << self.register.len()])
+    }
+
+    /// Removes the register bit with this coordinate bit. Returns its position and its basis.
+    pub fn remove_register(&mut self, coordinate: u32, axis: AxisBits) -> Option<(usize, u32)> {
+        let position = self.register.iter().position(|&basis| axis.coordinate(basis) == coordinate)?;
+        Some((position, self.register.remove(position)))
+    }
+
     /// Removes the bases that a reduction step combines.
-    pub fn reduce(&mut self, reduction_step: &ReductionStep, axis: AxisBits) {
-        let mut register_of = |coordinate: u32| {
-            let found = self.register.iter().position(|&basis| axis.coordinate(basis) == coordinate);
-            found.map(|position| self.register.remove(position))
-        };
+    fn reduce(&mut self, reduction_step: &ReductionStep, axis: AxisBits) {
         match reduction_step {
             ReductionStep::WarpRedux(_) => self.lane.fill(0),
-            &ReductionStep::Registers(coordinate) => drop(register_of(coordinate)),
-            &ReductionStep::LaneSplit(lane, coordinate) => self.lane[lane] = register_of(coordinate).unwrap_or(0),
+            &ReductionStep::Registers(coordinate) => drop(self.remove_register(coordinate, axis)),
+            &ReductionStep::LaneSplit(lane, coordinate) => {
+                self.lane[lane] = self.remove_register(coordinate, axis).map_or(0, |(_, basis)| basis);
+            }
             &ReductionStep::LaneShuffle(lane) => self.lane[lane] = 0,
-            ReductionStep::CrossWarp(warps) => warps.iter().for_each(|&warp| self.warp[warp] = 0),
+            ReductionStep::CrossWarp(rows) => rows.warps.iter().for_each(|&(warp, _)| self.warp[warp] = 0),
         }
     }
 }
@@ -121,12 +135,13 @@ impl KernelInfo<'_> {
                 }
                 Bit::Warp(_) => {
                     let warp = |&(bit, _): &(Bit, u32)| if let Bit::Warp(warp) = bit { Some(warp) } else { None };
-                    ReductionStep::CrossWarp(bits[first..].iter().map_while(warp).collect())
+                    let warps = bits[first..].iter().map_while(warp).zip(0..).collect();
+                    ReductionStep::CrossWarp(left.rows(warps))
                 }
             };
             first += match &reduction_step {
                 ReductionStep::WarpRedux(lanes) => *lanes,
-                ReductionStep::CrossWarp(warps) => warps.len(),
+                ReductionStep::CrossWarp(rows) => rows.warps.len(),
                 ReductionStep::Registers(_) | ReductionStep::LaneSplit(..) | ReductionStep::LaneShuffle(_) => 1,
             };
             left.reduce(&reduction_step, axis);

@@ -1,5 +1,6 @@
 //! The kinds of requirements, and the list of the requirements of an op.
 
+use crate::backend::ptx::layout_inference::{AxisBit, AxisBits, ScanOrder, thread_bases};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
@@ -80,6 +81,60 @@ impl ScratchRounds {
             // Zeros, counts, then sums over the warps.
             ScratchRounds::WarpBins { .. } => 3,
         }
+    }
+}
+
+/// Rows of adjacent elements that threads exchange: one for each register, and for each combination
+/// of the thread bits that distinguish rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExchangeRows {
+    /// The row of a thread: the sum of these over the set bits of the thread number.
+    pub thread: Vec<u32>,
+    /// The warp bits that distinguish elements of a row, each with the bit of the place in the row.
+    pub warps: Vec<(usize, usize)>,
+    /// Number of elements of a row.
+    pub len: usize,
+    pub registers: usize,
+    rows_per_register: usize,
+}
+
+impl ExchangeRows {
+    /// Returns the rows. `is_row`: true for each bit of the thread number that distinguishes rows.
+    pub fn new(
+        is_row: impl Iterator<Item = bool>,
+        warps: Vec<(usize, usize)>,
+        [len, registers]: [usize; 2],
+    ) -> ExchangeRows {
+        let mut rows = 1;
+        let mut thread = Vec::new();
+        for is_row in is_row {
+            thread.push(if is_row { rows } else { 0 });
+            rows <<= u32::from(is_row);
+        }
+        ExchangeRows { thread, warps, len, registers, rows_per_register: rows as usize }
+    }
+
+    /// Returns the rows of a scan, whose elements are the totals of chains.
+    pub fn of_scan(layout: &Layout, axis: AxisBits, order: &ScanOrder) -> ExchangeRows {
+        let bits = order.outer.iter().enumerate();
+        let warps = bits.filter_map(|(position, bit)| match bit {
+            AxisBit::Warp(warp) => Some((*warp, position)),
+            AxisBit::Register(_) | AxisBit::Lane(_) => None,
+        });
+        let is_off = |basis: u32| axis.coordinate(basis) == 0;
+        let is_row = thread_bases(layout).into_iter().map(|basis| basis != 0 && is_off(basis));
+        let registers = layout.register_bases().iter().filter(|&&basis| is_off(basis)).count();
+        ExchangeRows::new(is_row, warps.collect(), [1 << order.outer.len(), 1 << registers])
+    }
+
+    /// Returns the bytes of a row.
+    pub fn row_bytes(&self, dtype: DType) -> usize {
+        smem_element_bytes(dtype) * self.len
+    }
+
+    /// Returns the bytes of the rows of a register.
+    pub fn register_bytes(&self, dtype: DType) -> usize {
+        self.row_bytes(dtype) * self.rows_per_register
     }
 }
 

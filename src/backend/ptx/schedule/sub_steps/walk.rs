@@ -100,7 +100,7 @@ impl SubStepBuilder<'_, '_> {
             Step::Mma(plan) => self.mma_group(plan),
             Step::For(plan) => self.for_loop(plan),
             Step::Loop(plan) => self.loop_op(plan),
-            Step::If { op, arms, pure } => self.branches(*op, arms, *pure),
+            Step::If { op, arms, .. } => self.branches(*op, arms),
             &Step::End(id) => self.terminator(id),
             Step::ConsumerRelease(channels) => self.consumer_release(channels),
             Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait { .. } | Step::OrderArrive(_) => {
@@ -238,7 +238,7 @@ impl SubStepBuilder<'_, '_> {
         self.define_all(&op.results);
     }
 
-    fn branches(&mut self, id: OpId, arms: &[SeqId], _pure: bool) {
+    fn branches(&mut self, id: OpId, arms: &[SeqId]) {
         self.flush_sunk_waits();
         let before = (self.smem.clone(), self.global_hazards.clone());
         let in_flight = self.in_flight.clone();
