@@ -513,3 +513,32 @@ fn contraction_fuses_products_with_sums() {
     // A matrix product rounds to nearest, and so does the product outside of the scope.
     assert_eq!(count(fused.rounding(Rounding::Zero), Opcode::AddF), 2);
 }
+
+/// The ops of exponentials and of an added mask, in the scope of a mode.
+fn exponentials(mode: ct::FloatMode) -> Vec<Opcode> {
+    let module = trace(
+        move |a: Array<f32, 2>, out: ArrayMut<f32, 2>, c: Scalar<f32>| {
+            let (x, m) = (a.load([0, 0], [16, 16]), a.load([0, 0], [16, 1]));
+            let y = ct::with_mode(mode, || {
+                let differences = [(x - m).exp(), ((x - m) * c).exp(), ((x - m) * 0.5).exp2()];
+                let bias = x.lt(m).select(ct::zeros::<f32, 2>([16, 16]), f32::NEG_INFINITY);
+                let others = [(x * c - m).exp(), (x * c).exp(), (x * x).exp(), (x - m.transpose()).exp2(), x + bias];
+                differences.into_iter().chain(others).reduce(|a, b| a.max(b)).expect("eight tiles")
+            });
+            out.store([0, 0], y);
+        },
+        (input::<f32, 2>(), output::<f32, 2>(), 0.5f32),
+    );
+    ops(&module)
+}
+
+#[test]
+fn reassociation_leaves_one_operation_before_an_exponential() {
+    let count = |mode, code: Opcode| exponentials(mode).into_iter().filter(|&op| op == code).count();
+    let (separate, fused) = (ct::FloatMode::new(), ct::FloatMode::new().contract().reassociate());
+    assert_eq!([count(separate, Opcode::Exp), count(separate, Opcode::Exp2), count(separate, Opcode::AddF)], [5, 2, 1]);
+    // The exponential of a square remains.
+    assert_eq!([count(fused, Opcode::Exp), count(fused, Opcode::Exp2), count(fused, Opcode::AddF)], [1, 6, 0]);
+    assert_eq!([count(separate, Opcode::Select), count(fused, Opcode::Select)], [1, 2]);
+    assert_eq!(count(fused.rounding(Rounding::Zero), Opcode::Exp), 5);
+}

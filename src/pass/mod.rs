@@ -38,6 +38,7 @@ pub(crate) use prove::{
 };
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
+pub(crate) use transform::hoist_factor::{Factors, POSITIVE_RANGE, positive_params};
 pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};
 
 use crate::ir::{Module, Op};

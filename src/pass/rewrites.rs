@@ -3,6 +3,7 @@
 //! A pass that may have nothing to change returns the changed module, or `None`.
 
 use super::manager::{apply, rewrite, try_apply, try_rewrite};
+use super::transform::hoist_factor::Factors;
 use super::transform::thread_local_reduction::ReductionDistribution;
 use super::{exact as exact_mode, instrument, legalize, split_extents as extents, transform};
 use crate::error::Diagnostic;
@@ -89,8 +90,8 @@ pub(crate) fn expand_bit_reverse(module: &Module) -> Option<Module> {
 }
 
 /// Hoists factors out of reductions.
-pub(crate) fn hoist_factor(module: &Module) -> Option<Module> {
-    rewrite("hoist_factor", module, transform::hoist_factor::hoist_factor)
+pub(crate) fn hoist_factor(module: &Module, factors: Factors) -> Option<Module> {
+    rewrite("hoist_factor", module, |module| transform::hoist_factor::hoist_factor(module, factors))
 }
 
 /// Returns the persistent form of a kernel.

@@ -141,6 +141,8 @@ pub(crate) struct ScopedMode {
     pub flush_to_zero: bool,
     /// Products are fused with the additions that use them.
     pub contract: bool,
+    /// Exponents and masks have forms with fewer ops.
+    pub reassociate: bool,
 }
 
 thread_local! {

@@ -99,6 +99,7 @@ mod ragged;
 mod random;
 mod random_product;
 mod ranks;
+mod reassociate;
 mod reduce;
 mod require;
 mod runner;
@@ -134,6 +135,7 @@ const SUBJECTS: &[fn(&mut Suite)] = &[
     float::register,
     integer::register,
     numbers::register,
+    reassociate::register,
     complex::register,
     composed::register,
     cluster::register,

@@ -17,6 +17,7 @@ pub fn register(suite: &mut Suite) {
     for form in ["plain", "scaled", "residual", "added", "factor"] {
         suite.test(format!("mma_loops/{form}"), move |session| operands(session, form));
     }
+    suite.test("mma_loops/argument_factor", argument_factor);
     suite.test("mma_loops/triangle", triangle);
     suite.test("mma_loops/several_values", several_values);
 }
@@ -115,6 +116,45 @@ fn masked(session: Session, mask: Mask) -> Result<()> {
             .collect();
         let value = |i: usize, j: usize| (0..KEYS).map(|key| scores[i * KEYS + key] * v[key * d + j].to_f64()).sum();
         session.check("masked product", &y, &|[i, j]| Want::SumOf(value(i, j)))?;
+    }
+    Ok(())
+}
+
+/// A factor of scores that is an argument. The first launch compiles code for positive factors, and
+/// the second one code for all factors.
+fn argument_factor(session: Session) -> Result<()> {
+    type Inputs = (Array<f16, 2>, Array<f16, 2>);
+    type Outputs = (ArrayMut<f32, 1>, ArrayMut<f32, 2>);
+    fn kernel((q, k): Inputs, (largest, y): Outputs, factor: Scalar<f32>, [m, n, d]: [usize; 3]) {
+        let block = ct::bid(0);
+        let queries = q.load((block, 0), [m, d]);
+        let start = (ct::full([m, 1], f32::NEG_INFINITY), ct::zeros::<f32, 2>([m, d]));
+        let (most, sums) = ct::fold(..k.num_tiles(0, [n, d]), start, |(most, sums), j| {
+            let keys = k.load((j, 0), [n, d]);
+            let scores = ct::matmul(queries, keys.transpose());
+            let most = most.max((scores * (factor * 2.0)).reduce_max(1));
+            (most, ct::mma(scores.cast::<f16>(), keys, sums))
+        });
+        largest.store(block, most.reshape([m]));
+        y.store((block, 0), sums);
+    }
+    for tile @ [m, n, d] in TILES {
+        let [q, k, _] = data(d);
+        let [q_array, k_array] = [(&q, ROWS), (&k, KEYS)].map(|(list, rows)| session.array(list, [rows, d]));
+        let (q_array, k_array) = (q_array?, k_array?);
+        let scores: Vec<f64> = (0..ROWS * KEYS).map(|at| dot(&q, &k, [at / KEYS, at % KEYS], d)).collect();
+        let score = |row: usize, key: usize| if key < KEYS { scores[row * KEYS + key] } else { 0.0 };
+        // Zero, and a number that is larger than those of the code for positive factors.
+        for factor in [0.25, -0.25, 0.0, 2f32.powi(42), 0.125] {
+            let (mut most, mut y) = (session.unwritten::<f32, 1>([ROWS])?, session.unwritten::<f32, 2>([ROWS, d])?);
+            let args = ((&q_array, &k_array), (&mut most, &mut y), factor, Constant(tile));
+            session.launch(kernel, [ROWS.div_ceil(m)], args)?;
+            let products =
+                |i: usize| (0..KEYS.next_multiple_of(n)).map(move |key| score(i, key) * 2.0 * f64::from(factor));
+            session.check("maxima", &most, &|[i]| Want::SumOf(products(i).fold(f64::MIN, f64::max)))?;
+            let sum = |i: usize, c: usize| (0..KEYS).map(|key| score(i, key) * k[key * d + c].to_f64()).sum();
+            session.check("sums", &y, &|[i, c]| Want::SumOf(sum(i, c)))?;
+        }
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 /// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's
 /// place.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
-    let module = prepare(module, options);
+    let (module, positive_params) = prepare_for_launch(module, options);
     let mut strategies = PlanStrategies::new(&module, target, options)?;
     while let Some(plan) = strategies.next_plan() {
         let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
@@ -108,6 +108,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
         let lowering = lower::lower(kernel, entry, &name);
         match lower::emit(lowering, entry, &name, &plan.options) {
             Ok(mut compiled) => {
+                compiled.positive_params = positive_params;
                 strategies.explain(&mut compiled.remarks);
                 compiled.remarks.fast_float_mode = fast_float_mode(&module, target, options);
                 return Ok(compiled);
@@ -192,7 +193,7 @@ pub(crate) fn with_schedule<T>(
     options: &CompileOptions,
     inspect: &mut dyn FnMut(&Scheduled<'_>) -> T,
 ) -> Result<T> {
-    let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
+    let (module, _) = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
     let mut strategies = PlanStrategies::new(&module, target, options)?;
     while let Some(plan) = strategies.next_plan() {
         let (planned, entry) = (&*plan.module, &plan.module.entries[0]);
@@ -210,6 +211,11 @@ pub(crate) fn with_schedule<T>(
 /// Expands ops that no instructions are selected for, strips the semantics of inline PTX, and
 /// simplifies loops with MMAs.
 fn prepare<'a>(module: &'a Module, options: &CompileOptions) -> Cow<'a, Module> {
+    prepare_for_launch(module, options).0
+}
+
+/// Returns the module of [`prepare`], and the parameters that it assumes to be positive.
+fn prepare_for_launch<'a>(module: &'a Module, options: &CompileOptions) -> (Cow<'a, Module>, Vec<u32>) {
     let module = or_same(Cow::Borrowed(module), pass::strip_inline_ptx_semantics);
     simplify_mma_loops(expand_scaled_mma(or_same(module, pass::expand_bit_reverse)), options)
 }
@@ -218,18 +224,25 @@ fn prepare<'a>(module: &'a Module, options: &CompileOptions) -> Cow<'a, Module> 
 const MIN_SELECT_ELEMENTS: i64 = 2048;
 
 /// Loads tiles after loops that do not use them, hoists factors out of reductions, and computes
-/// masks in the iterations that need them.
-fn simplify_mma_loops<'a>(mut module: Cow<'a, Module>, options: &CompileOptions) -> Cow<'a, Module> {
+/// masks in the iterations that need them. Returns the parameters that are assumed to be positive,
+/// too.
+fn simplify_mma_loops<'a>(mut module: Cow<'a, Module>, options: &CompileOptions) -> (Cow<'a, Module>, Vec<u32>) {
+    let mut positive_params = Vec::new();
     if options.optimizations.contains(Optimization::SinkLoads) {
         module = or_same(module, pass::sink_loads);
     }
     if options.optimizations.contains(Optimization::HoistFactor) {
-        module = or_same(module, pass::hoist_factor);
+        let factors = match options.assumes_positive_params {
+            true => pass::Factors::PositiveParams,
+            false => pass::Factors::Constants,
+        };
+        positive_params = pass::positive_params(&module, factors);
+        module = or_same(module, |module| pass::hoist_factor(module, factors));
     }
     if options.optimizations.contains(Optimization::SelectToBranch) {
         module = or_same(module, |module| pass::select_to_branch(module, MIN_SELECT_ELEMENTS));
     }
-    module
+    (module, positive_params)
 }
 
 /// Expands MMAs with scaled operands.
@@ -413,7 +426,8 @@ pub fn rewritten(module: &Module) -> Module {
         module = cut;
     }
     module = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1).unwrap_or(module);
-    let transformed = [pass::sink_loads, pass::hoist_factor, |module: &Module| pass::select_to_branch(module, 2)];
+    let hoist_factor = |module: &Module| pass::hoist_factor(module, pass::Factors::Constants);
+    let transformed = [pass::sink_loads, hoist_factor, |module: &Module| pass::select_to_branch(module, 2)];
     for pass in transformed {
         module = pass(&module).unwrap_or(module);
     }
@@ -427,7 +441,7 @@ pub fn rewritten(module: &Module) -> Module {
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
 pub fn run_passes(module: &Module, target: Target, options: &CompileOptions) {
-    let module = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
+    let (module, _) = simplify_mma_loops(expand_scaled_mma(Cow::Borrowed(module)), options);
     for strategy in Strategy::in_order(&module, options) {
         // A rejected strategy has passes, too.
         let _ = plan(&module, target, options, strategy, &mut Vec::new());

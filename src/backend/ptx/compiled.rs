@@ -41,6 +41,9 @@ pub struct Compiled {
     pub cluster: u32,
     /// Kernel parameters in order.
     pub params: Vec<ParamKind>,
+    /// Parameters of f32 that the code assumes to be in the range of `hoist_factor`, by their
+    /// positions among the entry's parameters.
+    pub positive_params: Vec<u32>,
     /// The failures that the kernel reports.
     pub failures: FailureSites,
     /// The sites of the time stamps, if the code has some.

@@ -38,6 +38,8 @@ pub struct CompileOptions {
     /// Left operands that a loop does not change are in registers, also loaded ones, so that stages
     /// have their shared memory.
     pub loaded_operands_in_registers: bool,
+    /// Each launch checks [`super::Compiled::positive_params`], so the code may assume their range.
+    pub assumes_positive_params: bool,
     /// Enabled optimizations.
     pub optimizations: OptimizationSet,
 }
@@ -83,6 +85,7 @@ impl Default for CompileOptions {
             has_many_blocks: false,
             pingpong: true,
             loaded_operands_in_registers: false,
+            assumes_positive_params: false,
             optimizations: OptimizationSet::ALL,
         }
     }

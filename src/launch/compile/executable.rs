@@ -17,7 +17,7 @@ use crate::launch::checks::unwritten::UnwrittenCheck;
 use crate::launch::inspect::profile::Profiled;
 use crate::launch::inspect::remarks::Remarks;
 use crate::launch::inspect::trace::LaunchTrace;
-use crate::pass::UncheckedStore;
+use crate::pass::{POSITIVE_RANGE, UncheckedStore};
 use crate::runtime::{FailureNote, GpuKernel};
 
 /// Compiled kernel with the conditions of its launches.
@@ -63,6 +63,8 @@ pub(crate) struct GpuCode {
     pub remarks: Remarks,
     /// Assumptions that must hold at each launch.
     pub guard: Option<Box<LaunchGuard>>,
+    /// Parameters that are assumed to be positive.
+    pub positive: Option<Box<PositiveParams>>,
     /// Tensor maps among the parameters.
     pub maps: Option<Box<TmaVariant>>,
     /// Form for grids of many tile blocks.
@@ -126,6 +128,20 @@ pub(crate) struct LaunchGuard {
     pub guarded: KernelVariant,
 }
 
+/// Parameters that the code assumes to be in [`POSITIVE_RANGE`], and the form for all numbers.
+pub(crate) struct PositiveParams {
+    /// Positions of the parameters, which are f32.
+    pub params: Vec<u32>,
+    pub without: KernelVariant,
+}
+
+impl PositiveParams {
+    /// Returns true if the assumption holds for these parameter words.
+    fn hold(&self, words: &[ParamWord]) -> bool {
+        self.params.iter().all(|&index| POSITIVE_RANGE.contains(&f32::from_bits(words[index as usize] as u32)))
+    }
+}
+
 /// Another form of a kernel, compiled at its first use.
 pub(crate) struct KernelVariant {
     code: OnceLock<Box<GpuCode>>,
@@ -185,8 +201,12 @@ impl GpuCode {
         words: &[ParamWord],
         may_compile: &dyn Fn() -> bool,
     ) -> Result<(&GpuCode, Option<Encoded>)> {
+        if let Some(code) = self.for_any_number(words)? {
+            return code.chosen(grid, words, may_compile);
+        }
         if let Some(persistent) = &self.persistent
             && let Some(code) = persistent.for_grid(grid, may_compile)
+            && code.positive.as_ref().is_none_or(|positive| positive.hold(words))
             && let Some(maps) = code.maps.as_ref().and_then(|mapped| mapped.maps.encoded(words))
         {
             return Ok((code, Some(maps)));
@@ -198,14 +218,29 @@ impl GpuCode {
         }
     }
 
+    /// Returns the form for all numbers, if the code assumes other numbers than these.
+    ///
+    /// # Errors
+    /// Errors of the compilation of that form.
+    #[inline]
+    fn for_any_number(&self, words: &[ParamWord]) -> Result<Option<&GpuCode>> {
+        match &self.positive {
+            Some(positive) if !positive.hold(words) => positive.without.get().map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Selects the form for this grid (`None`: any grid) and these parameter words, and returns it
-    /// with its tensor maps. Considers this form, the one without tensor maps, and the one without
-    /// clusters.
+    /// with its tensor maps. Considers this form, the one for all numbers, the one without tensor
+    /// maps, and the one without clusters.
     ///
     /// # Errors
     /// Errors of the compilation of another form.
     #[inline]
     pub fn for_launch(&self, grid: Option<[u32; 3]>, words: &[ParamWord]) -> Result<(&GpuCode, Option<Encoded>)> {
+        if let Some(code) = self.for_any_number(words)? {
+            return code.for_launch(grid, words);
+        }
         let Some(mapped) = &self.maps else { return Ok((self, None)) };
         let cluster = self.kernel.cluster();
         if let Some(without) = &mapped.without_cluster

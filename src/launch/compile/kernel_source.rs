@@ -10,6 +10,14 @@ pub(crate) struct Source {
     pub module: Module,
     pub gpu: &'static Gpu,
     pub hints: Hints,
+    pub form: SourceForm,
+}
+
+/// Form of the code of a kernel.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SourceForm {
     /// The module is the persistent form of a kernel.
     pub is_persistent: bool,
+    /// The code is for all numbers among the parameters.
+    pub assumes_nothing: bool,
 }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use super::assert_report;
 use super::check_hints::{assembly, wants_lines};
-use super::executable::{GpuCode, KernelVariant, PersistentVariant, TmaVariant};
-use super::kernel_source::Source;
+use super::executable::{GpuCode, KernelVariant, PersistentVariant, PositiveParams, TmaVariant};
+use super::kernel_source::{Source, SourceForm};
 use super::tensor_map_cache::TensorMaps;
 use crate::backend::ptx::{
     self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind, StampedSteps,
@@ -55,9 +55,10 @@ impl TensorMapUse<'_> {
     }
 }
 
-/// Generates PTX.
+/// Generates PTX for all numbers among the parameters.
 pub(crate) fn generate(module: &Module, target: Target, hints: Hints, maps: TensorMapUse<'_>) -> Result<ptx::Compiled> {
-    generate_by(module, target, &options(hints, maps.are_allowed())?, maps)
+    let options = CompileOptions { assumes_positive_params: false, ..options(hints, maps.are_allowed())? };
+    generate_by(module, target, &options, maps)
 }
 
 fn generate_by(
@@ -260,6 +261,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
         has_many_blocks: false,
         pingpong: !plan.disable_pingpong,
         loaded_operands_in_registers: false,
+        assumes_positive_params: true,
         optimizations,
     })
 }
@@ -284,29 +286,28 @@ fn warn_once(kernel: &str, what: &str) {
 /// Returns the same kernel with other hints, or without tensor maps, to be compiled on demand.
 fn other(source: Arc<Source>, hints: Hints, maps: TensorMapUse<'static>) -> KernelVariant {
     KernelVariant::new(move || {
-        let Source { name, module, gpu, is_persistent, .. } = &*source;
-        let form = match (is_persistent, maps.are_allowed()) {
-            (false, true) => "",
-            (false, false) => " without maps",
-            (true, true) => " persistent",
-            (true, false) => " persistent without maps",
-        };
-        let dump = Dump::from_env(name, module, &format!("{:?} {hints:?}{form}", gpu.target()));
-        compile_form(name, module, gpu, hints, maps, &dump, *is_persistent)
+        let Source { name, module, gpu, form, .. } = &*source;
+        let persistent = if form.is_persistent { " persistent" } else { "" };
+        let maps_of_form = if maps.are_allowed() { "" } else { " without maps" };
+        let numbers = if form.assumes_nothing { " for all numbers" } else { "" };
+        let what = format!("{:?} {hints:?}{persistent}{maps_of_form}{numbers}", gpu.target());
+        let dump = Dump::from_env(name, module, &what);
+        compile_form(name, module, gpu, hints, maps, &dump, *form)
     })
 }
 
 /// Returns the persistent form of a kernel, to be compiled on demand; `None` if it has none.
 fn persistent(source: &Arc<Source>, ctas: u32) -> Option<Box<PersistentVariant>> {
-    let Source { module, gpu, hints, is_persistent, .. } = &**source;
+    let Source { module, gpu, hints, form: source_form, .. } = &**source;
     let target = gpu.target();
-    let is_allowed = hints.persistent != Some(false) && hints.num_ctas.is_none() && !is_persistent;
+    let is_allowed = hints.persistent != Some(false) && hints.num_ctas.is_none() && !source_form.is_persistent;
     let enabled = hints.plan.optimizations.intersection(optimizations_from_env().ok()?);
     if !is_allowed || target.arch != 90 || !enabled.contains(ptx::Optimization::Persistent) {
         return None;
     }
     let form = pass::persistent(module)?;
-    let source = Source { name: source.name.clone(), module: form, gpu, hints: *hints, is_persistent: true };
+    let source_form = SourceForm { is_persistent: true, ..*source_form };
+    let source = Source { name: source.name.clone(), module: form, gpu, hints: *hints, form: source_form };
     Some(Box::new(PersistentVariant {
         min_tile_blocks: if hints.persistent == Some(true) { 1 } else { MIN_ROUNDS * u64::from(ctas) },
         variant: other(Arc::new(source), *hints, TensorMapUse::Allowed),
@@ -327,7 +328,7 @@ pub(crate) fn compile(
     maps: TensorMapUse<'_>,
     dump: &Dump,
 ) -> Result<GpuCode> {
-    compile_form(name, module, gpu, hints, maps, dump, false)
+    compile_form(name, module, gpu, hints, maps, dump, SourceForm::default())
 }
 
 fn compile_form(
@@ -337,12 +338,15 @@ fn compile_form(
     hints: Hints,
     maps: TensorMapUse<'_>,
     dump: &Dump,
-    is_persistent: bool,
+    form: SourceForm,
 ) -> Result<GpuCode> {
     let tma = maps.are_allowed();
     let mut stages = Stages::default();
     let target = gpu.target();
-    let mut used = CompileOptions { has_many_blocks: is_persistent, ..options(hints, tma)? };
+    // A kernel with globals has one form, which must support all numbers.
+    let assumes_positive_params = !form.assumes_nothing && module.globals.is_empty();
+    let mut used =
+        CompileOptions { has_many_blocks: form.is_persistent, assumes_positive_params, ..options(hints, tma)? };
     let mut code = stages.time("code", || generate_by(module, target, &used, maps))?;
     let load = |code: &ptx::Compiled| assembled(name, gpu, (&code.text, &code.entry), config(code), assembly(hints));
     let (mut kernel, mut cubin) = stages.time("assembler", || load(&code))?;
@@ -378,8 +382,24 @@ fn compile_form(
         }
         None => None,
     };
-    let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent };
-    Ok(GpuCode { trace, ..completed(source, kernel, code.params, code.failures, remarks)? })
+    let source = Source { name: name.into(), module: module.clone(), gpu, hints, form };
+    let positive = positive(&source, code.positive_params, maps);
+    Ok(GpuCode { trace, positive, ..completed(source, kernel, code.params, code.failures, remarks)? })
+}
+
+/// Returns the parameters that the code assumes to be positive, with the form for all numbers.
+fn positive(source: &Source, params: Vec<u32>, maps: Maps<'_>) -> Option<Box<PositiveParams>> {
+    if params.is_empty() {
+        return None;
+    }
+    let Source { name, module, gpu, hints, form } = source;
+    let form = SourceForm { assumes_nothing: true, ..*form };
+    let source = Source { name: name.clone(), module: module.clone(), gpu, hints: *hints, form };
+    let maps = match maps {
+        Maps::Allowed => Maps::Allowed,
+        Maps::Without(_) => Maps::Without("the form for other numbers has no tensor maps"),
+    };
+    Some(Box::new(PositiveParams { params, without: other(Arc::new(source), *hints, maps) }))
 }
 
 fn config(code: &ptx::Compiled) -> LaunchConfig {
@@ -401,7 +421,7 @@ fn completed(
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
     let ctas = remarks.blocks_per_multiprocessor() * source.gpu.multiprocessors as u32;
     let most = if source.hints.plan.max_ctas == 0 { u32::MAX } else { source.hints.plan.max_ctas };
-    let num_ctas = source.is_persistent.then_some(ctas.min(most).max(1));
+    let num_ctas = source.form.is_persistent.then_some(ctas.min(most).max(1));
     let source = Arc::new(source);
     let mut persistent_form = None;
     // Loads by threads take longer in the persistent form of a kernel.
@@ -422,6 +442,7 @@ fn completed(
         params,
         remarks,
         guard: None,
+        positive: None,
         maps,
         persistent: persistent_form,
         num_ctas,
@@ -466,7 +487,13 @@ pub(crate) fn load(
         }
     };
     let remarks = Remarks::of_gpu(name, gpu, &kernel, None, remarks(&log), stages)?;
-    let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent: false };
+    let source = Source {
+        name: name.into(),
+        module: module.clone(),
+        gpu,
+        hints,
+        form: SourceForm { assumes_nothing: true, ..SourceForm::default() },
+    };
     completed(source, kernel, code.params.to_vec(), code.failures.clone(), remarks)
 }
 

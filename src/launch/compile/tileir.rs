@@ -4,7 +4,7 @@
 use super::check_hints::assembly;
 use super::executable::{GpuCode, KernelVariant, LaunchGuard};
 use super::guard_check::GuardCheck;
-use super::kernel_source::Source;
+use super::kernel_source::{Source, SourceForm};
 use super::tileir_route::{TileIrAssembler, assemblers};
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
@@ -48,7 +48,8 @@ pub(crate) fn compile(
                 };
                 let params = code.params.iter().enumerate().map(word).collect();
                 let guard = (!code.conditions.is_empty()).then(|| {
-                    let source = Source { name: name.into(), module: module.clone(), gpu, hints, is_persistent: false };
+                    let source =
+                        Source { name: name.into(), module: module.clone(), gpu, hints, form: SourceForm::default() };
                     let check = GuardCheck::new(code.conditions, &code.params);
                     Box::new(LaunchGuard { check, guarded: guarded(source) })
                 });
@@ -57,6 +58,7 @@ pub(crate) fn compile(
                 return Ok(GpuCode {
                     kernel,
                     params,
+                    positive: None,
                     remarks,
                     guard,
                     maps: None,
@@ -94,6 +96,7 @@ pub(crate) fn load(
         Ok(GpuCode {
             kernel,
             params,
+            positive: None,
             remarks,
             guard: None,
             maps: None,

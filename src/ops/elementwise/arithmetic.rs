@@ -24,7 +24,7 @@ use std::ops::{
 use crate::dtype::DType;
 use crate::element::{Bits, Element, Int, Number, Signed, bf16, f16};
 use crate::ir::{Attr, Opcode, Overflow, Rounding, Sign};
-use crate::ops::support::float_mode::{contracts, scoped, sum};
+use crate::ops::support::float_mode::{scoped, scoped_forms, sum};
 use crate::ops::support::operand::{BroadcastOperand, Operand, elementwise, operand, uniform, value, written};
 use crate::tile::{Arg, Place, Scalar, Source, Tile, TileLike, caller_location, record};
 
@@ -90,7 +90,7 @@ fn binary<X: TileLike>(place: Place, name: &str, (code, attrs): Selected, lhs: S
     }
     let attrs = scoped(code, X::Elem::DTYPE, attrs);
     if matches!(code, Opcode::AddF | Opcode::SubF) {
-        sum(place, name, (code, attrs), &[lhs, rhs], contracts())
+        sum(place, name, (code, attrs), &[lhs, rhs], scoped_forms())
     } else if X::Elem::DTYPE.is_float() {
         uniform(place, name, code, attrs, &[lhs, rhs])
     } else {

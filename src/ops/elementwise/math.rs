@@ -6,7 +6,7 @@
 use super::compare::mask;
 use crate::element::{Element, Float, Number};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Rounding};
-use crate::ops::support::float_mode::scoped;
+use crate::ops::support::float_mode::{function, scoped};
 use crate::ops::support::operand::{BroadcastOperand, arg_of, elementwise, methods, uniform, value};
 use crate::tile::{Scalar, Tile, TileLike, caller_location};
 
@@ -22,7 +22,7 @@ macro_rules! unary_functions {
                 T: Float,
             {
                 let attrs = scoped(Opcode::$code, T::DTYPE, vec![$(Attr::Rounding(Rounding::$rounding))?]);
-                uniform(caller_location(), stringify!($name), Opcode::$code, attrs, &[value(self)])
+                function(caller_location(), stringify!($name), Opcode::$code, attrs, self)
             }
         )+ }
     };

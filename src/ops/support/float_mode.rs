@@ -1,6 +1,7 @@
 //! Rounding and flush-to-zero of float operations, and the modes of each operation.
 
 use super::operand::{BroadcastOperand, arg_of, elementwise, methods, uniform, value};
+use super::reassociate::{self, ScopedAttrs};
 use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, ConstData, Flag, Module, Op, Opcode, Rounding, Value};
@@ -31,6 +32,7 @@ pub struct FloatMode {
     rounding: Option<Rounding>,
     flush_to_zero: bool,
     contract: bool,
+    reassociate: bool,
 }
 
 impl FloatMode {
@@ -108,8 +110,43 @@ impl FloatMode {
         FloatMode { contract: true, ..self }
     }
 
+    /// Exponents and masks in forms with fewer operations for each element, as LLVM's `reassoc` and
+    /// `nsz` permit. All back ends compute the same. Below, `m` and `c` are scalars, constants, or
+    /// repeated along an axis, as the maximum and the scale of attention are.
+    ///
+    /// | expression | computed as |
+    /// |---|---|
+    /// | `(x - m).exp()`, `((x - m) * c).exp()` | `exp2` of `x * c' - m * c'`, one fused multiply-add, with `c' = c * log2(e)` |
+    /// | `(x * c - m).exp()` with [`contract`](FloatMode::contract), `(x * c).exp()` | likewise |
+    /// | `((x - m) * c).exp2()` | `exp2` of `x * c - m * c` |
+    /// | `x + select(p, 0.0, f32::NEG_INFINITY)` | `select(p, x, f32::NEG_INFINITY)` |
+    ///
+    /// The first four rows concern exponents of f32. The error of the exponent is about
+    /// `|m * c| * 2^-23`, and so is the relative error of the result: 1e-5 for a maximum of 80. A
+    /// power of `x <= m` is at most 1. If `m` is a large number of a mask (`-1e9`), that bound
+    /// is useless: powers of `x == m` are between 0 and 1. Write masks as
+    /// `f32::NEG_INFINITY`.
+    ///
+    /// In the last row, `x` may be infinity or NaN, and the result is still negative infinity. A
+    /// zero keeps its sign.
+    ///
+    /// ```
+    /// # use cutlet::doctest::*;
+    /// # on_cpu(|| {
+    /// let (x, max) = (ct::astile([[1.0f32, 2.5], [4.0, 4.0]]), ct::astile([[2.5f32], [4.0]]));
+    /// let power = || ((x - max) * 0.125).exp();
+    /// let reassociated = ct::with_mode(ct::FloatMode::new().reassociate(), power);
+    /// ct::assert!((reassociated - power()).abs().lt(1e-6));
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn reassociate(self) -> FloatMode {
+        FloatMode { reassociate: true, ..self }
+    }
+
     /// The mode of `nvcc -use_fast_math`: [`approx`](FloatMode::approx),
-    /// [`flush_to_zero`](FloatMode::flush_to_zero) and [`contract`](FloatMode::contract).
+    /// [`flush_to_zero`](FloatMode::flush_to_zero) and [`contract`](FloatMode::contract); and
+    /// [`reassociate`](FloatMode::reassociate).
     ///
     /// ```
     /// # use cutlet::doctest::*;
@@ -121,7 +158,7 @@ impl FloatMode {
     /// ```
     #[must_use]
     pub fn fast() -> FloatMode {
-        FloatMode::new().approx().flush_to_zero().contract()
+        FloatMode::new().approx().flush_to_zero().contract().reassociate()
     }
 }
 
@@ -167,8 +204,8 @@ pub fn with_mode<S>(mode: impl Into<FloatMode>, body: impl FnOnce() -> S) -> S {
             }
         }
     }
-    let FloatMode { rounding, flush_to_zero, contract } = mode.into();
-    let scoped = ScopedMode { rounding, flush_to_zero, contract };
+    let FloatMode { rounding, flush_to_zero, contract, reassociate } = mode.into();
+    let scoped = ScopedMode { rounding, flush_to_zero, contract, reassociate };
     let _restored = Restored(record(|t| t.float_mode.replace(scoped)));
     body()
 }
@@ -202,26 +239,68 @@ pub(crate) fn scoped(code: Opcode, dtype: DType, mut attrs: Vec<Attr>) -> Vec<At
     attrs
 }
 
-/// Returns true if the scope fuses products with additions.
-pub(crate) fn contracts() -> bool {
-    !is_part() && record(|t| t.float_mode.is_some_and(|mode| mode.contract))
+/// Permitted rewriting of a sum.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct SumForms {
+    contract: bool,
+    reassociate: bool,
+}
+
+impl From<FloatMode> for SumForms {
+    fn from(mode: FloatMode) -> SumForms {
+        SumForms { contract: mode.contract, reassociate: mode.reassociate }
+    }
+}
+
+/// Returns the permitted rewriting of sums in the scope.
+pub(crate) fn scoped_forms() -> SumForms {
+    let mode = if is_part() { None } else { record(|t| t.float_mode) };
+    mode.map_or(SumForms::default(), |mode| SumForms { contract: mode.contract, reassociate: mode.reassociate })
 }
 
 /// Records an addition or a subtraction. With `contract`, it is fused with an operand that is a
 /// product with the same attributes. An addition to nearest even is also fused with a matrix
-/// product that begins at zero.
+/// product that begins at zero. With `reassociate`, an added mask is a selection.
 #[track_caller]
 pub(crate) fn sum<X: TileLike>(
     place: Place,
     name: &str,
     (code, attrs): (Opcode, Vec<Attr>),
     operands: &[Arg],
-    contract: bool,
+    forms: SumForms,
 ) -> X {
-    if !contract {
+    let SumForms { contract, reassociate } = forms;
+    if !contract && !reassociate {
         return uniform(place, name, code, attrs, operands);
     }
-    elementwise(place, name, operands, |t, values, shape| contracted(t, (code, attrs), values, X::Elem::DTYPE, shape))
+    elementwise(place, name, operands, |t, values, shape| {
+        let dtype = X::Elem::DTYPE;
+        let is_masked = reassociate && code == Opcode::AddF;
+        let masked = if is_masked { reassociate::masked(t, [values[0], values[1]], dtype, shape) } else { None };
+        masked.unwrap_or_else(|| match contract {
+            true => contracted(t, (code, attrs), values, dtype, shape),
+            false => t.put(code, values, attrs, dtype, shape),
+        })
+    })
+}
+
+/// Records a function of one operand. In a scope with `reassociate`, an exponential may have
+/// another form.
+#[track_caller]
+pub(crate) fn function<X: TileLike>(place: Place, name: &str, code: Opcode, attrs: Vec<Attr>, x: X) -> X {
+    let is_exponential = matches!(code, Opcode::Exp | Opcode::Exp2);
+    if !is_exponential || !scoped_forms().reassociate {
+        return uniform(place, name, code, attrs, &[value(x)]);
+    }
+    let dtype = X::Elem::DTYPE;
+    let of_ops = ScopedAttrs {
+        arithmetic: scoped(Opcode::MulF, dtype, vec![Attr::Rounding(Rounding::NearestEven)]),
+        exp2: scoped(Opcode::Exp2, dtype, vec![]),
+    };
+    elementwise(place, name, &[value(x)], |t, values, shape| {
+        reassociate::exponential(t, code, values[0], shape, of_ops)
+            .unwrap_or_else(|| t.put(code, values, attrs, dtype, shape))
+    })
 }
 
 /// Emits a sum, as a fused multiply-add or a matrix product where an operand is a product.
@@ -337,7 +416,7 @@ methods! { [Float]
     pub fn add_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::AddF, mode.attrs::<T>(caller_location(), "add_with", &ARITHMETIC));
-        sum(caller_location(), "add_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.contract)
+        sum(caller_location(), "add_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.into())
     }
 
     /// `self - rhs`, rounded as stated.
@@ -353,7 +432,7 @@ methods! { [Float]
     pub fn sub_with(self, rhs: impl BroadcastOperand<Self>, mode: impl Into<FloatMode>) -> Self {
         let mode = mode.into();
         let selected = (Opcode::SubF, mode.attrs::<T>(caller_location(), "sub_with", &ARITHMETIC));
-        sum(caller_location(), "sub_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.contract)
+        sum(caller_location(), "sub_with", selected, &[value(self), arg_of::<Self>(rhs)], mode.into())
     }
 
     /// `self * rhs`, rounded as stated.

@@ -9,6 +9,7 @@ pub(super) mod index_arith;
 pub(super) mod misuse;
 pub(super) mod operand;
 pub(super) mod promote;
+mod reassociate;
 pub(super) mod region_builder;
 pub(super) mod tile_index;
 pub(super) mod tile_set;

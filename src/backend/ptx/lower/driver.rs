@@ -177,6 +177,7 @@ pub fn emit(
         shared_bytes,
         cluster,
         params,
+        positive_params: Vec::new(),
         failures,
         stamps,
         layout,

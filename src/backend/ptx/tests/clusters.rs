@@ -23,6 +23,7 @@ pub const PAIRS: CompileOptions = CompileOptions {
     plan_search: PlanSearch::Off,
     pingpong: true,
     loaded_operands_in_registers: false,
+    assumes_positive_params: false,
     optimizations: OptimizationSet::ALL,
 };
 
