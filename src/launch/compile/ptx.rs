@@ -388,7 +388,7 @@ fn compile_form(
 }
 
 /// Returns the parameters that the code assumes to be positive, with the form for all numbers.
-fn positive(source: &Source, params: Vec<u32>, maps: Maps<'_>) -> Option<Box<PositiveParams>> {
+fn positive(source: &Source, params: Vec<u32>, maps: TensorMapUse<'_>) -> Option<Box<PositiveParams>> {
     if params.is_empty() {
         return None;
     }
@@ -396,8 +396,8 @@ fn positive(source: &Source, params: Vec<u32>, maps: Maps<'_>) -> Option<Box<Pos
     let form = SourceForm { assumes_nothing: true, ..*form };
     let source = Source { name: name.clone(), module: module.clone(), gpu, hints: *hints, form };
     let maps = match maps {
-        Maps::Allowed => Maps::Allowed,
-        Maps::Without(_) => Maps::Without("the form for other numbers has no tensor maps"),
+        TensorMapUse::Allowed => TensorMapUse::Allowed,
+        TensorMapUse::Rejected(_) => TensorMapUse::Rejected("the form for other numbers has no tensor maps"),
     };
     Some(Box::new(PositiveParams { params, without: other(Arc::new(source), *hints, maps) }))
 }
