@@ -3,15 +3,20 @@
 //!
 //! The kernel is the one of `decode.rs`, with these differences:
 //! 1. scales multiply scores and weights, which are fewer than codes;
-//! 2. codes are converted in registers to the right operand of `mma.m16n8k16`: a thread loads the
-//!    codes of its fragments, in an order of columns that both operands share;
-//! 3. each warp has 32 keys of a tile, and an online softmax of its own.
+//! 2. codes are converted in registers to operands of `mma.m16n8k16`: a thread loads the codes of
+//!    its fragments, in an order of columns that both operands share;
+//! 3. codes become the mantissas of numbers that exceed them by a constant, which sums of products
+//!    are free of: x (c + z) = x c + z Σ x;
+//! 4. values are the left operand, so that up to 8 queries fill an instruction;
+//! 5. each warp has 32 keys of a tile, and an online softmax of its own.
 
+use std::any::TypeId;
 use std::f32::consts::LOG2_E;
 
 use cutlet as ct;
+use cutlet::element::{bf16, f16};
 use cutlet::layout::{column_spatial, local, spatial};
-use cutlet::packed::{PackedArray, PackedView, i4};
+use cutlet::packed::{NarrowTile, PackedArray, PackedView, i4};
 use cutlet::prelude::*;
 use cutlet::{Device, DeviceView, DeviceViewMut, FloatMode, Hints, Stream};
 
@@ -40,7 +45,7 @@ pub struct PackedPages<'a> {
 
 /// Keys of a warp in a tile, at most: more of them share one scaling of the sums.
 const KEYS_OF_WARP: usize = 32;
-/// Rows of an instruction: the most heads of queries of a head of keys.
+/// The most heads of queries of a head of keys.
 const ROWS: usize = 16;
 /// Blocks of a multiprocessor.
 const OCCUPANCY: u32 = 6;
@@ -50,6 +55,8 @@ const STAGES: u32 = 3;
 /// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Form {
+    /// Rows of queries: 8 or 16.
+    rows: usize,
     /// Keys of a tile.
     keys: usize,
     /// Columns of a group, and groups.
@@ -65,6 +72,19 @@ type Codes = (PackedArray<i4, 4>, Array<f32, 4>);
 /// Results, logarithms and tickets of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
 
+/// Returns codes plus a constant, and the constant.
+///
+/// The bits of a code are those of the mantissa whose lowest one counts 1, with the sign flipped.
+fn increased<T: Number>(codes: NarrowTile<i4, 4>) -> (Tile<T, 4>, f32) {
+    let bits = || codes.codes().cast::<u16>();
+    match TypeId::of::<T>() {
+        // 128 and 64 are the exponents.
+        id if id == TypeId::of::<bf16>() => ((bits() ^ (0x4300 | 8)).bitcast::<bf16>().cast(), 136.0),
+        id if id == TypeId::of::<f16>() => (((bits() << 4) ^ (0x5400 | 0x80)).bitcast::<f16>().cast(), 72.0),
+        _ => (codes.cast(), 0.0),
+    }
+}
+
 /// Returns rows of keys or queries for each warp in the order of [`in_order`]: a thread has
 /// adjacent columns of each eighth row.
 fn of_keys<T: Number>(tile: Tile<T, 2>, warps: usize) -> Tile<T, 3> {
@@ -77,12 +97,13 @@ fn of_keys<T: Number>(tile: Tile<T, 2>, warps: usize) -> Tile<T, 3> {
 }
 
 /// Returns a tile of (rows, columns) with columns in the order of a product's depth, in which
-/// adjacent columns are those of one thread.
+/// adjacent columns are those of one thread. Columns with a distance of four are pairs: their codes
+/// are 16 bits apart.
 fn in_order<T: Element>(tile: Tile<T, 2>) -> Tile<T, 2> {
     let [rows, columns] = tile.shape();
     let each = (columns / 4).min(32);
-    let apart = tile.reshape([rows, columns / (4 * each), 4, each / 4, 2, 2]);
-    apart.permute([0, 1, 3, 4, 2, 5]).reshape([rows, columns])
+    let apart = tile.reshape([rows, columns / (4 * each), 4, each / 8, 2, 2, 2]);
+    apart.permute([0, 1, 3, 5, 6, 2, 4]).reshape([rows, columns])
 }
 
 /// Returns values in the order that [`of_results`] reverts: a thread has adjacent columns of two of
@@ -107,10 +128,10 @@ fn decode<T: Number>(
     (table, lengths): (Array<i32, 2>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     scale: Scalar<f32>,
-    Form { keys: n, group, groups, page, parts }: Form,
+    Form { rows: m, keys: n, group, groups, page, parts }: Form,
 ) {
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
-    let (m, of_warp) = (ROWS, n.min(KEYS_OF_WARP));
+    let of_warp = n.min(KEYS_OF_WARP);
     let warps = n / of_warp;
     // Tiles are inside of their pages, so that no row of the loop has a bounds check.
     for (codes, scales) in [keys, values] {
@@ -124,6 +145,7 @@ fn decode<T: Number>(
         .map(|g| q.load((batch, head, 0, g), [1, 1, m, group]).reshape([1, m, group]))
         .map(|q| of_keys(q.broadcast_to([warps, m, group]).reshape([warps * m, group]), warps))
         .collect();
+    let sums_of_queries: Vec<Tile<f32, 3>> = queries.iter().map(|q| q.cast::<f32>().sum(2)).collect();
     let length = lengths.load_scalar(batch);
     let each = length.ceil_div(n).ceil_div(parts);
     let end = ((part + 1) * each).min(length.ceil_div(n));
@@ -132,15 +154,14 @@ fn decode<T: Number>(
         let of_page = page / n;
         let (number, tile) = (table.load_scalar((batch, j / of_page)), j % of_page);
         let seen = (j * n + ct::arange(0..n)).lt(length);
-        // Scales after the end of a sequence may be no numbers.
         let load = |(codes, scales): Codes, g: usize| {
-            let codes = codes.load((number, head, tile, g), [1, 1, n, group]).cast::<T>().reshape([n, group]);
+            let (codes, more) = increased::<T>(codes.load((number, head, tile, g), [1, 1, n, group]));
             let scales = scales.load((number, head, tile, g), [1, 1, n, 1]).reshape([n]);
-            (codes, ct::select(seen, scales, 0.0).reshape([warps, 1, of_warp]))
+            (codes.reshape([n, group]), more, scales.reshape([warps, 1, of_warp]))
         };
         let scores = (0..groups).map(|g| {
-            let (codes, scales) = load(keys, g);
-            let start = ct::zeros::<f32, 3>([warps, m, of_warp]);
+            let (codes, more, scales) = load(keys, g);
+            let start = (sums_of_queries[g] * -more).broadcast_to([warps, m, of_warp]);
             ct::mma(queries[g], of_keys(codes, warps).permute([0, 2, 1]), start) * scales
         });
         let scores = scores.reduce(|sum, scores| sum + scores).expect("a group");
@@ -148,9 +169,15 @@ fn decode<T: Number>(
         state.add(scores.reshape([warps * m, of_warp]), exponent, |weights, sum| {
             let weights = weights.reshape([warps, m, of_warp]);
             let block = |g| {
-                let (codes, scales) = load(values, g);
-                let sum = sum(g).reshape([warps, m, group]);
-                ct::mma((weights * scales).cast::<T>(), of_values(codes, warps), sum).reshape([warps * m, group])
+                let (codes, more, scales) = load(values, g);
+                // Scales after the end of a sequence may be no numbers.
+                let scales = ct::select(seen.reshape([warps, 1, of_warp]), scales, 0.0);
+                let weights = (weights * scales).cast::<T>().permute([0, 2, 1]);
+                let ones = ct::ones::<T, 3>([warps, 1, of_warp]);
+                let total = ct::mma(ones, weights, ct::zeros::<f32, 3>([warps, 1, m]));
+                let sum = (sum(g) - (total * more).reshape([warps * m, 1])).reshape([warps, m, group]);
+                let sum = ct::mma(of_values(codes, warps).permute([0, 2, 1]), weights, sum.permute([0, 2, 1]));
+                sum.permute([0, 2, 1]).reshape([warps * m, group])
             };
             (0..groups).map(block).collect()
         })
@@ -267,7 +294,14 @@ impl PackedDecode {
             format!("the scratch is one for other shapes: {:?}", scratch.results.shape())
         })?;
         let keys_of_tile = page.min(64);
-        let form = Form { keys: keys_of_tile, group: dim / groups, groups, page, parts };
+        let form = Form {
+            rows: if rows <= ROWS / 2 { ROWS / 2 } else { ROWS },
+            keys: keys_of_tile,
+            group: dim / groups,
+            groups,
+            page,
+            parts,
+        };
         let q = q.reshape([batch, key_heads, rows, dim])?;
         let out = out.reshape([batch, key_heads, rows, dim])?;
         let Scratch { results, logs, tickets, .. } = scratch;

@@ -102,9 +102,10 @@ fn thread_private_tiles_are_copied_with_mma_operands() {
     // With a third copied tile, the operands would lose a stage.
     let lines = copies(&product_after_a_computed_one(), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "thread-private")), (3, 0), "{lines:?}");
-    // A short row that all threads hold is copied by the widest accesses.
+    // A short row that all threads hold is copied by the widest accesses, and once.
     let lines = copies(&scaled_by(1, 64), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "elements, thread-private")), (3, 2), "{lines:?}");
+    assert_eq!(of(&lines, "replicas"), 1, "{lines:?}");
 }
 
 #[test]

@@ -89,9 +89,12 @@ impl BitFields {
             IntOp::Shr if known.is_none() && !ty.is_signed() && bits < 32 => {
                 BitField { shift: bits as i32, mask: u32::MAX >> bits, ..field }
             }
-            IntOp::Shl if known.is_none() && bits < 32 => {
-                BitField { shift: -(bits as i32), mask: u32::MAX << bits, ..field }
-            }
+            IntOp::Shl if bits < 32 => BitField {
+                shift: field.shift - bits as i32,
+                mask: field.mask << bits,
+                flip: field.flip << bits,
+                ..field
+            },
             _ => return,
         };
         self.note(result, field);

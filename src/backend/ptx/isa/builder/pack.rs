@@ -60,8 +60,8 @@ impl Builder {
         }
     }
 
-    /// Packs two halves that are bit fields of one word. Both must be in whole bytes of the word,
-    /// or of the word shifted by less than a byte. The halves of a pair with few values are that
+    /// Packs two halves that are bit fields of words. Both must be in whole bytes of their word, or
+    /// of the word shifted by less than a byte. The halves of a pair with few values are that
     /// pair.
     fn pack_fields(&mut self, low: Operand, high: Operand) -> Option<Operand> {
         if let (Operand::Reg(low), Operand::Reg(high)) = (low, high)
@@ -74,18 +74,10 @@ impl Builder {
         let fields = [self.bits.get(low)?, self.bits.get(high)?];
         let [first, second] = fields;
         let is_part = |field: &BitField| field.mask != 0xffff || field.flip != 0;
-        if first.word != second.word || self.is_guarded() || !fields.iter().any(is_part) {
+        if self.is_guarded() || !fields.iter().any(is_part) {
             return None;
         }
-        let [from, to] = [Self::bytes_of_field(first)?, Self::bytes_of_field(second)?];
-        let selector = |(shift, byte): (i32, u32), mask: u32| {
-            let source = if shift == from.0 { 0 } else { 4 };
-            let next = if mask > 0xff { byte + 1 } else { byte };
-            i64::from((source + byte) | (source + next) << 4)
-        };
-        let selector = selector(from, first.mask) | selector(to, second.mask) << 8;
-        let [a, b] = [from.0, to.0].map(|shift| self.shifted_word(first.word, shift));
-        let word = if selector == 0x3210 { a.into() } else { self.prmt(a, b, selector) };
+        let word = self.bytes_of_pair(first, second)?;
         let [mask, flip] = [first.mask | second.mask << 16, first.flip | second.flip << 16];
         let result = match flip {
             0 => self.and(Ty::B32, word, i64::from(mask as i32)),
@@ -95,6 +87,24 @@ impl Builder {
             self.note_few_values(register, FewValues { register, mask, flip, less: [0.0; 2] });
         }
         Some(result)
+    }
+
+    /// Returns a word whose halves have the bits of two fields at their positions, among others.
+    fn bytes_of_pair(&mut self, first: BitField, second: BitField) -> Option<Operand> {
+        if first.word == second.word && second.shift == first.shift + 16 {
+            return Some(self.shifted_word(first.word, first.shift).into());
+        }
+        let [from, to] = [Self::bytes_of_field(first)?, Self::bytes_of_field(second)?];
+        let [a, b] = [(first.word, from.0), (second.word, to.0)];
+        let selector = |source: u32, byte: u32, mask: u32| {
+            let next = if mask > 0xff { byte + 1 } else { byte };
+            i64::from((source + byte) | (source + next) << 4)
+        };
+        let low = selector(0, from.1, first.mask);
+        let high = selector(if a == b { 0 } else { 4 }, to.1, second.mask);
+        let selector = low | high << 8;
+        let [a, b] = [a, b].map(|(word, shift)| self.shifted_word(word, shift));
+        Some(if selector == 0x3210 { a.into() } else { self.prmt(a, b, selector) })
     }
 
     /// Returns the bits by which the word of a field is shifted, and the number of the byte that

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, MemMods, Operand, Prefetch, ProxyFence, Reg, RegClass, Space, Ty};
 use crate::backend::ptx::lower::loop_counter::unsigned;
 use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters};
@@ -22,7 +23,8 @@ pub struct CpAsyncState {
     /// Byte offset of the stage that is read, and of the stage that is written.
     compute: Reg,
     fill: Reg,
-    thread: Vec<Operand>,
+    /// Offset of the thread in each copy, and whether it copies, if not all threads do.
+    thread: Vec<(Operand, Option<Reg>)>,
 }
 
 impl CpAsyncState {
@@ -115,8 +117,15 @@ impl Lowering<'_> {
             let way = DataPath::CpAsync { bytes, stages: plan.stages as u32 };
             self.report.remarks.access(self.module, copy.load, tile, way);
         }
-        let thread = plan.copies.iter().map(|copy| copy.thread_offsets.clone()).collect::<Vec<_>>();
-        let thread = thread.iter().map(|bases| self.linear_in_thread(bases)).collect();
+        let of_thread = |copy: &CpAsync| {
+            let copies = (copy.replicas != 0).then(|| {
+                let bits = (0..copy.thread_offsets.len()).map(|bit| copy.replicas & 1 << bit);
+                let replica = self.linear_in_thread(&bits.collect::<Vec<_>>());
+                self.b.setp(Cmp::Eq, Ty::B32, replica, 0)
+            });
+            (self.linear_in_thread(&copy.thread_offsets), copies)
+        };
+        let thread = plan.copies.iter().map(of_thread).collect();
         let cp_async = CpAsyncState {
             slab,
             compute: self.b.copy(Operand::Imm(0), RegClass::B32),
@@ -157,6 +166,8 @@ impl Lowering<'_> {
         }
         if cp_async.plan.barrier_at_head {
             self.emit_bar_sync();
+        } else if cp_async.plan.needs_warp_sync() {
+            self.b.bar_warp_sync();
         }
         self.locate_private_tiles(cp_async);
         for copy in cp_async.plan.copies.iter().filter(|copy| !copy.thread_private) {
@@ -171,7 +182,7 @@ impl Lowering<'_> {
     /// Computes the addresses of the thread-private elements of this iteration.
     fn locate_private_tiles(&mut self, cp_async: &CpAsyncState) {
         let copies = cp_async.plan.copies.iter().zip(&cp_async.thread);
-        for (copy, &thread) in copies.filter(|(copy, _)| copy.thread_private) {
+        for (copy, &(thread, _)) in copies.filter(|(copy, _)| copy.thread_private) {
             let place = self.b.add(Ty::U32, thread, cp_async.slab.offset + copy.smem_offset as u32);
             let place = self.b.add(Ty::U32, place, cp_async.compute);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
@@ -242,7 +253,12 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    fn copy_tile(&mut self, copy: &CpAsync, cp_async: &CpAsyncState, thread: Operand) -> Lowered {
+    fn copy_tile(
+        &mut self,
+        copy: &CpAsync,
+        cp_async: &CpAsyncState,
+        (thread, copies): (Operand, Option<Reg>),
+    ) -> Lowered {
         let mut access = self.begin_copy(copy.load)?;
         for piece in &copy.accesses {
             let (source, present) = self.copy_source(&mut access, piece.register);
@@ -254,14 +270,16 @@ impl Lowering<'_> {
             match present {
                 // The copy writes zeros alone. Another padding is stored by the thread that copies.
                 Some(inside) if access.padding != 0 => {
-                    self.b.guarded(inside, false, |b| b.cp_async(&target, &source, bytes, None, Prefetch::B128));
+                    let guard = copies.map_or(inside, |copies| self.b.and(Ty::Pred, copies, inside).reg());
+                    self.b.guarded(guard, false, |b| b.cp_async(&target, &source, bytes, None, Prefetch::B128));
                     let dtype = access.element_type();
                     let fill = (inside, access.padding);
                     vector_access::store_padding(&mut self.b, Space::Shared, dtype, copy.vector, &target, fill);
                 }
                 _ => {
                     let present = present.map(|mask| self.b.select(RegClass::B32, mask, bytes, 0));
-                    self.b.cp_async(&target, &source, bytes, present, Prefetch::B128);
+                    let copy = |b: &mut Builder| b.cp_async(&target, &source, bytes, present, Prefetch::B128);
+                    self.b.guarded_if(copies, copy);
                 }
             }
         }

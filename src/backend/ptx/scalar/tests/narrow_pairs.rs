@@ -98,3 +98,50 @@ fn nibbles_and_their_center_need_few_instructions() {
         check(DType::F16, fields, 7.5, true);
     }
 }
+
+/// Checks the code of a pair of fields of two words, or of one. Returns the number of permutations.
+fn permutations(dtype: DType, fields: [Field; 2], is_one_word: bool) -> usize {
+    let mut b = Builder::new(Target::SM_90A, "pair", 32);
+    let words = [(); 2].map(|()| b.fresh(RegClass::B32));
+    let words = [words[0], if is_one_word { words[0] } else { words[1] }];
+    let halves = [0, 1].map(|i| fields[i].half(&mut b, dtype, words[i]));
+    let pair = repr::pack_word(&mut b, dtype, &halves);
+    let count = count(&mut b, |op| matches!(op, Instruction::Prmt));
+    let function = b.finish();
+    let mut thread = Thread::new(&function);
+    let mut state = 11;
+    for _ in 0..64 {
+        let mut bits = [(); 2].map(|()| random(&mut state) & 0xffff_ffff);
+        if is_one_word {
+            bits[1] = bits[0];
+        }
+        (0..2).for_each(|i| thread.set(words[i], bits[i]));
+        thread.run();
+        let half = |i: usize| {
+            let Field { start, up, width } = fields[i];
+            (bits[i] >> start & ((1 << width) - 1)) << up ^ fields[i].anchor(dtype)
+        };
+        assert_eq!(thread.get(pair, 32), half(0) | half(1) << 16, "{dtype} {fields:?} of {bits:#x?}");
+    }
+    count
+}
+
+#[test]
+fn fields_of_two_words_become_a_pair_by_one_permutation() {
+    for (dtype, up) in [(DType::F16, 4), (DType::F16, 0), (DType::BF16, 0), (DType::BF16, 3)] {
+        for start in (0..32).step_by(4) {
+            for other in (0..32).step_by(4) {
+                let fields = [start, other].map(|start| Field { start, up, width: 4 });
+                assert_eq!(permutations(dtype, fields, false), 1, "{fields:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn fields_at_a_distance_of_16_bits_need_no_permutation() {
+    for start in (0..16).step_by(4) {
+        let fields = [start, start + 16].map(|start| Field { start, up: 0, width: 4 });
+        assert_eq!(permutations(DType::BF16, fields, true), 0, "{fields:?}");
+    }
+}

@@ -1,5 +1,8 @@
 //! Thread-private copies: multistage copies of elements that the same thread reads.
 //!
+//! Replicas of an element have one copy, because each copy is an access of the second-level cache.
+//! Lanes share it after a synchronization of their warp, and warps after a barrier.
+//!
 //! A copy is possible if the accesses of a thread have 4, 8 or 16 bytes, and the kernel does not
 //! write the array. `warp_specialize` reserves memory for those of consumers, and
 //! `pipeline` plans them.
@@ -49,7 +52,7 @@ impl KernelInfo<'_> {
                 continue;
             }
             let Ok(part) = self.copy_addresses(body, load) else { continue };
-            let Some((copy, bytes)) = self.copy_in_mma_loop(load, stage_bytes) else { continue };
+            let Some((copy, bytes)) = self.copy_in_mma_loop(load, stage_bytes, false) else { continue };
             if copies.iter().all(|copy| !part.ops.contains(&copy.load)) {
                 addresses.extend(part);
                 stage_bytes += bytes;
@@ -78,19 +81,27 @@ impl KernelInfo<'_> {
 
     /// Returns the thread-private copy of a load in a loop with MMAs, and its bytes.
     ///
-    /// Each replica of an element is a copy of its own, which bypasses the first-level cache. So
-    /// replicated tiles are small, and lanes of a warp share the widest copies of them.
-    pub fn copy_in_mma_loop(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+    /// Each replica of an element takes shared memory accesses of its own. So replicated tiles are
+    /// small, and have the widest copies.
+    pub fn copy_in_mma_loop(&self, load: OpId, offset: usize, has_barrier: bool) -> Option<(CpAsync, usize)> {
         let once = self.inference.op_layouts.get(&load)?.replication() == 1;
-        let (copy, bytes) = self.thread_private_copy(load, offset)?;
-        let wide = copy.thread_offsets.first() == Some(&16) && bytes <= MAX_REPLICATED_BYTES;
-        (once || wide).then_some((copy, bytes))
+        let (_, bytes) = self.copy_vector(load).ok()?;
+        let wide = bytes == 16 && self.replicated_bytes(load)? <= MAX_REPLICATED_BYTES;
+        (once || wide).then(|| self.thread_private_copy(load, offset, has_barrier))?
     }
 
-    /// Returns true if the thread-private copy of a load has many replicas of each element.
+    /// Returns the bytes of a tile that all threads read, with replicas.
+    fn replicated_bytes(&self, load: OpId) -> Option<usize> {
+        let (vector, bytes) = self.copy_vector(load).ok()?;
+        let count = self.inference.accesses.get(&load)?.num_registers() / vector;
+        Some(count * bytes * self.inference.num_warps * WARP_SIZE as usize)
+    }
+
+    /// Returns true if a load that has a thread-private copy has many replicas of each element.
     pub fn is_much_replicated(&self, load: OpId) -> bool {
-        let copy = self.thread_private_copy(load, 0);
-        copy.is_some_and(|(_, bytes)| bytes > self.tile_bytes(load).max(MAX_REPLICATED_BYTES))
+        let has_copy = self.thread_private_copy(load, 0, false).is_some();
+        let bytes = self.replicated_bytes(load).filter(|_| has_copy);
+        bytes.is_some_and(|bytes| bytes > self.tile_bytes(load).max(MAX_REPLICATED_BYTES))
     }
 
     /// Returns the bytes of the tile of a load, each element once.
@@ -100,19 +111,35 @@ impl KernelInfo<'_> {
     }
 
     /// Returns the thread-private copy of a load at a byte offset in the stage, and its bytes.
-    pub fn thread_private_copy(&self, load: OpId, offset: usize) -> Option<(CpAsync, usize)> {
+    /// Replicas of a warp have one copy. `has_barrier`: those of all warps have one.
+    pub fn thread_private_copy(&self, load: OpId, offset: usize, has_barrier: bool) -> Option<(CpAsync, usize)> {
         if !self.is_enabled(Optimization::ThreadPrivateCopies) {
             return None;
         }
-        let threads = self.inference.num_warps * WARP_SIZE as usize;
         let (vector, bytes) = self.copy_vector(load).ok()?;
-        let count = self.inference.op_layouts.get(&load)?.num_registers() / vector;
-        let places = (0..count).map(|index| (index * vector, (index * threads * bytes) as u32));
+        let layout = self.inference.op_layouts.get(&load)?;
+        let (mut thread, mut replicas, mut distinct) = (Vec::new(), 0, 1);
+        for (bit, &basis) in layout.lane_bases().iter().chain(layout.warp_bases()).enumerate() {
+            let is_shared = basis == 0 && (has_barrier || bit < layout.lane_bases().len());
+            thread.push(if is_shared { 0 } else { (bytes * distinct) as u32 });
+            match is_shared {
+                true => replicas |= 1 << bit,
+                false => distinct *= 2,
+            }
+        }
+        let count = layout.num_registers() / vector;
+        let places = (0..count).map(|index| (index * vector, (index * distinct * bytes) as u32));
         let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
-        let thread = (0..threads.ilog2()).map(|bit| (bytes as u32) << bit).collect();
-        let copy =
-            CpAsync { load, thread_private: true, smem_offset: offset, vector, thread_offsets: thread, accesses };
-        Some((copy, (count * threads * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
+        let copy = CpAsync {
+            load,
+            thread_private: true,
+            smem_offset: offset,
+            vector,
+            thread_offsets: thread,
+            replicas,
+            accesses,
+        };
+        Some((copy, (count * distinct * bytes).next_multiple_of(THREAD_PRIVATE_ALIGN)))
     }
 
     /// Returns the elements and bytes of one access by which a thread copies its part of a

@@ -9,7 +9,7 @@ use crate::layout::{Access, Side};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpAsync {
     pub load: OpId,
-    /// Each thread copies the elements that it reads.
+    /// Each thread copies the elements that it reads, or one of its replicas does.
     pub thread_private: bool,
     /// Offset of the tile in a stage, in bytes.
     pub smem_offset: usize,
@@ -17,6 +17,8 @@ pub struct CpAsync {
     pub vector: usize,
     /// Byte offset of each thread bit, by XOR.
     pub thread_offsets: Vec<u32>,
+    /// Thread bits of replicas with one copy: the threads without these bits copy for all of them.
+    pub replicas: u32,
     pub accesses: Vec<CpAsyncAccess>,
 }
 
@@ -42,7 +44,8 @@ impl CpAsync {
         let to_access =
             |access: &Access| CpAsyncAccess { register: access.registers[0], xor: access.xor, offset: access.offset };
         let accesses = side.accesses.iter().map(to_access).collect();
-        CpAsync { load, thread_private: false, smem_offset: offset, vector, accesses, thread_offsets: side.thread }
+        let thread_offsets = side.thread;
+        CpAsync { load, thread_private: false, smem_offset: offset, vector, accesses, thread_offsets, replicas: 0 }
     }
 }
 
@@ -70,6 +73,12 @@ impl CpAsyncPlan {
     /// Returns the alignment of the first stage, in bytes.
     pub fn align(&self) -> u32 {
         SWIZZLE_ATOM_BYTES
+    }
+
+    /// Returns true if the lanes of a warp read elements that one of them has copied, and the head
+    /// of an iteration has no barrier.
+    pub fn needs_warp_sync(&self) -> bool {
+        !self.barrier_at_head && self.copies.iter().any(|copy| copy.replicas != 0)
     }
 
     /// Returns true if all copies are thread-private.

@@ -359,14 +359,16 @@ impl Printer<'_> {
         for &id in &cp_async.address_ops {
             self.op("address", id);
         }
-        for CpAsync { load, thread_private, smem_offset: offset, vector, thread_offsets: thread, accesses } in
-            &cp_async.copies
-        {
+        for copy in &cp_async.copies {
+            let CpAsync { load, thread_private, smem_offset: offset, vector, accesses, .. } = copy;
+            let (thread, replicas) = (&copy.thread_offsets, copy.replicas);
             let accesses = join(
                 accesses.iter().map(|access| format!("{}^{}+{}", access.register, access.xor, access.offset)),
                 " ",
             );
             let private = word(", thread-private", *thread_private && !all_thread_private);
+            let private =
+                if replicas == 0 { private.to_string() } else { format!("{private}, replicas {replicas:#x}") };
             let load = load.index();
             self.line(format_args!(
                 "copy {load} +{offset}: {vector} elements{private}, thread {thread:?}, at {accesses}"

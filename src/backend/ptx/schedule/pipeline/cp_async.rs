@@ -16,7 +16,8 @@
 //!
 //! *Thread-private*: in a loop without operand copies each thread copies the elements that it holds
 //! later, of the loads for which that is possible, if these are most of the bytes. The thread reads
-//! them without a barrier, and fills the stage of the previous iteration at the head. The loop has
+//! them without a barrier, and fills the stage of the previous iteration at the head. Lanes with
+//! the same elements share a copy, after a synchronization of their warp. The loop has
 //! no MMA, or synchronous ones whose operands are in registers: packed codes and their scales. In a
 //! loop with operand copies, other tiles are copied in stages, too. The condition is that the
 //! operands keep their number of stages. If a producer loads the operands, consumers copy such
@@ -168,7 +169,7 @@ impl KernelInfo<'_> {
             let view = module.op(load).group(0)[0];
             let is_outside = module.defining_op(view).is_some_and(|view| self.regions.block_of(view) != Some(body));
             let has_disjoint_tiles = ViewShape::of(module, view).is_some_and(|shape| shape.has_disjoint_tiles());
-            let copies = is_outside && has_disjoint_tiles && self.thread_private_copy(load, 0).is_some();
+            let copies = is_outside && has_disjoint_tiles && self.thread_private_copy(load, 0, false).is_some();
             let copies = copies && !(has_mma && self.is_much_replicated(load));
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
@@ -177,12 +178,12 @@ impl KernelInfo<'_> {
         for (&load, part) in loads.iter().zip(&parts) {
             // Loads that compute indices of other loads have no multistage copies.
             let is_index = parts.iter().flatten().any(|other| other.ops.contains(&load));
-            match part.as_ref().filter(|_| !is_index).zip(self.thread_private_copy(load, stage_bytes)) {
+            match part.as_ref().filter(|_| !is_index).zip(self.thread_private_copy(load, stage_bytes, false)) {
                 Some((part, (copy, bytes))) => {
                     addresses.extend(part.clone());
                     stage_bytes += bytes;
                     copied += self.tile_bytes(load);
-                    wide |= copy.thread_offsets.first().is_some_and(|&bytes| bytes >= least);
+                    wide |= self.copy_vector(load).is_ok_and(|(_, bytes)| bytes >= least as usize);
                     copies.push(copy);
                 }
                 None if is_index => {}
@@ -234,7 +235,7 @@ impl KernelInfo<'_> {
         for load in loads {
             let known = copies.iter().any(|copy| copy.load == load) || addresses.ops.contains(&load);
             let Some(part) = self.copy_addresses(body, load).ok().filter(|_| !known) else { continue };
-            let Some((copy, more)) = self.copy_in_mma_loop(load, *stage_bytes) else { continue };
+            let Some((copy, more)) = self.copy_in_mma_loop(load, *stage_bytes, true) else { continue };
             // No load computes an index of another one, and operands keep their number of stages.
             let bytes = (*stage_bytes + more).next_multiple_of(SWIZZLE_ATOM_BYTES as usize);
             if copies.iter().all(|copy| !part.ops.contains(&copy.load)) && operand_stages(bytes) == operands {

@@ -122,6 +122,9 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
         if !steps.contains(&step) || !info.is_invariant_load(load) {
             return fault(load, "is copied, and not read from its stage, or its array is written");
         }
+        if !has_readable_replicas(info, copy, plan.barrier_at_head) {
+            return fault(load, "has a copy that some of its readers do not wait for");
+        }
         let all = info.inference.op_layouts.get(&load).map_or(0, |layout| layout.num_registers());
         let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
         sort::natural(&mut registers);
@@ -165,6 +168,17 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
         made.extend(&module.op(op).results);
     }
     Ok(())
+}
+
+/// Returns true if the threads that share a copy read the same elements at the same place, and are
+/// synchronized with the thread that copies.
+fn has_readable_replicas(info: &KernelInfo<'_>, copy: &CpAsync, has_barrier: bool) -> bool {
+    let Some(layout) = info.inference.accesses.get(&copy.load) else { return copy.replicas == 0 };
+    let bases = layout.lane_bases().iter().chain(layout.warp_bases());
+    let num_lanes = layout.lane_bases().len();
+    let mut shared = bases.zip(&copy.thread_offsets).enumerate().filter(|(bit, _)| copy.replicas >> bit & 1 == 1);
+    copy.replicas >> copy.thread_offsets.len() == 0
+        && shared.all(|(bit, (&basis, &offset))| basis == 0 && offset == 0 && (has_barrier || bit < num_lanes))
 }
 
 /// Returns the bytes from the first to the last one that a copy writes.

@@ -312,6 +312,7 @@ fn with_other_copies(plan: &CpAsyncPlan, other: OpId) -> Vec<CpAsyncPlan> {
             &|plan| plan.copies[0].smem_offset += 1,
             &|plan| plan.copies[0].vector += 1,
             &|plan| plan.copies[0].thread_offsets.push(1),
+            &|plan| plan.copies[0].replicas += 1,
             &|plan| plan.copies[0].accesses[0].register += 1,
             &|plan| plan.copies[0].accesses[0].xor += 1,
             &|plan| plan.copies[0].accesses[0].offset += 1,
