@@ -93,7 +93,7 @@ impl KernelInfo<'_> {
     /// Returns the bytes of a tile that all threads read, with replicas.
     fn replicated_bytes(&self, load: OpId) -> Option<usize> {
         let (vector, bytes) = self.copy_vector(load).ok()?;
-        let count = self.inference.accesses.get(&load)?.num_registers() / vector;
+        let count = self.inference.op_layouts.get(&load)?.num_registers() / vector;
         Some(count * bytes * self.inference.num_warps * WARP_SIZE as usize)
     }
 

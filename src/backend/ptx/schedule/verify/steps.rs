@@ -173,7 +173,7 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
 /// Returns true if the threads that share a copy read the same elements at the same place, and are
 /// synchronized with the thread that copies.
 fn has_readable_replicas(info: &KernelInfo<'_>, copy: &CpAsync, has_barrier: bool) -> bool {
-    let Some(layout) = info.inference.accesses.get(&copy.load) else { return copy.replicas == 0 };
+    let Some(layout) = info.inference.op_layouts.get(&copy.load) else { return copy.replicas == 0 };
     let bases = layout.lane_bases().iter().chain(layout.warp_bases());
     let num_lanes = layout.lane_bases().len();
     let mut shared = bases.zip(&copy.thread_offsets).enumerate().filter(|(bit, _)| copy.replicas >> bit & 1 == 1);
