@@ -68,7 +68,7 @@ fn each_elementwise_op_of_floats_has_a_form() {
         if code == Opcode::PowI {
             operands[1] = b.splat(DType::I32, 2, &[8]);
         }
-        let ty = b.module.intern(Type::tile(if code == Opcode::CmpF { DType::I1 } else { DType::F32 }, &[8]));
+        let ty = b.module.intern(Type::tile(if code == Opcode::CmpF { DType::I1 } else { DType::F32 }, [8]));
         b.simple(code, &operands, vec![], ty);
         b.op(Opcode::Return, &[&[]], vec![], vec![], &[]);
         let mut module = b.module;
