@@ -394,7 +394,7 @@ fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
 #[test]
 fn words_of_an_odd_number_of_steps_are_loaded_after_the_mmas_in_flight() {
     for steps in [1, 2] {
-        let options = CompileOptions { schedule: true, ..CompileOptions::default() };
+        let options = CompileOptions { num_stages: Some(2), schedule: true, ..CompileOptions::default() };
         let compiled = check_with(&product_through_registers(steps), &options).pop().unwrap();
         assert!(!compiled.schedule.contains("mma_wait operands"), "an MMA is in flight:\n{}", compiled.schedule);
         let text = &compiled.text;
