@@ -337,7 +337,7 @@ fn product_of_a_computed_operand() -> Module {
     k.finish()
 }
 
-/// Returns a multiplication of bytes whose left operand goes through registers, since its rows are
+/// Returns a multiplication of bytes whose left operand passes through registers, since its rows are
 /// not contiguous, and whose right operand is computed. A tile has `steps` steps along k.
 fn product_through_registers(steps: i32) -> Module {
     let depth = 32 * steps;
