@@ -420,13 +420,13 @@ impl WgmmaIssue<'_> {
 
     /// Emits instructions that add directly to the accumulator, with words that the threads load
     /// from shared memory. The loads of a step overlap with the MMAs of the previous step.
+    ///
+    /// Words of consecutive steps alternate between two sets of registers. A load of words follows
+    /// a wait for the MMAs that read the same set, also those of the previous iteration of a loop.
     fn through(&mut self, b: &mut Builder) {
         let order = self.plan.order();
-        if order.len() % 2 == 1 {
-            // Words of consecutive steps alternate between two sets of registers. With an odd
-            // number of steps, MMAs of the last iteration in flight read the set of the first step.
-            b.wgmma_wait_group(0);
-        }
+        // With an even number of steps, the last MMAs in flight read the other set.
+        b.wgmma_wait_group(if order.len() % 2 == 1 { 0 } else { 1 });
         let mut ready = Some(self.left(b, order[0].0, order[0].1));
         for (position, &at) in order.iter().enumerate() {
             let left = ready.take().expect("words for each step");
@@ -434,9 +434,8 @@ impl WgmmaIssue<'_> {
             self.issue_step(b, &left, at);
             b.wgmma_commit_group();
             if let Some(&(batch, step)) = order.get(position + 1) {
-                ready = Some(self.left(b, batch, step));
-                // Afterwards the words of the previous step can be overwritten.
                 b.wgmma_wait_group(1);
+                ready = Some(self.left(b, batch, step));
             }
         }
     }

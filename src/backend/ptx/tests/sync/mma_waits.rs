@@ -392,7 +392,7 @@ fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
 }
 
 #[test]
-fn words_of_an_odd_number_of_steps_are_loaded_after_the_mmas_in_flight() {
+fn words_are_loaded_after_the_mmas_in_flight_that_read_the_same_registers() {
     for steps in [1, 2] {
         let options = CompileOptions { num_stages: Some(2), schedule: true, ..CompileOptions::default() };
         let compiled = check_with(&product_through_registers(steps), &options).pop().unwrap();
@@ -402,6 +402,12 @@ fn words_of_an_odd_number_of_steps_are_loaded_after_the_mmas_in_flight() {
         let written = text[..issued].rfind("barrier.cta.sync").unwrap_or_else(|| panic!("{text}"));
         let waits = text[written..issued].contains("wgmma.wait_group.sync.aligned 0;");
         assert_eq!(waits, steps == 1, "{steps} steps:\n{text}");
+        let Some(next) = text[issued + 1..].find("wgmma.mma_async").filter(|_| steps > 1) else { continue };
+        let between = &text[issued + 1..issued + 1 + next];
+        let wait = between.find("wgmma.wait_group.sync.aligned 1;").unwrap_or_else(|| panic!("{text}"));
+        let loads = ["ld.shared", "ldmatrix"].iter().filter_map(|load| between.find(load));
+        let load = loads.min().unwrap_or_else(|| panic!("{text}"));
+        assert!(wait < load, "words of MMAs in flight are overwritten:\n{text}");
     }
 }
 
