@@ -337,8 +337,8 @@ fn product_of_a_computed_operand() -> Module {
     k.finish()
 }
 
-/// Returns a multiplication of bytes whose left operand passes through registers, since its rows are
-/// not contiguous, and whose right operand is computed. A tile has `steps` steps along k.
+/// Returns a multiplication of bytes whose left operand passes through registers, since its rows
+/// are not contiguous, and whose right operand is computed. A tile has `steps` steps along k.
 fn product_through_registers(steps: i32) -> Module {
     let depth = 32 * steps;
     let mut k = Kernel::new("through");
