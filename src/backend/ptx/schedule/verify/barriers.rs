@@ -477,6 +477,7 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         if let Step::For(plan) = parent {
             self.accessed.mma_reads = self.carried_mma_reads(plan);
             if plan.has_barrier_at_head() {
+                self.accessed.after_mma_wait(0);
                 self.accessed.after_barrier();
             }
         }
