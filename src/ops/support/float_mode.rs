@@ -124,8 +124,8 @@ impl FloatMode {
     /// The first four rows concern exponents of f32. The error of the exponent is about
     /// `|m * c| * 2^-23`, and so is the relative error of the result: 1e-5 for a maximum of 80. A
     /// power of `x <= m` is at most 1. If `m` is a large number of a mask (`-1e9`), that bound
-    /// is useless: powers of `x == m` are between 0 and 1. Write masks as
-    /// `f32::NEG_INFINITY`.
+    /// is useless: powers of `x == m` are between 0 and 1, and the sum of a row with masked numbers
+    /// alone may be 0. Write masks as `f32::NEG_INFINITY`.
     ///
     /// In the last row, `x` may be infinity or NaN, and the result is still negative infinity. A
     /// zero keeps its sign.
