@@ -402,8 +402,9 @@ fn words_are_loaded_after_the_mmas_in_flight_that_read_the_same_registers() {
         let written = text[..issued].rfind("barrier.cta.sync").unwrap_or_else(|| panic!("{text}"));
         let waits = text[written..issued].contains("wgmma.wait_group.sync.aligned 0;");
         assert_eq!(waits, steps == 1, "{steps} steps:\n{text}");
-        let Some(next) = text[issued + 1..].find("wgmma.mma_async").filter(|_| steps > 1) else { continue };
-        let between = &text[issued + 1..issued + 1 + next];
+        let committed = &text[issued + text[issued..].find("wgmma.commit_group").unwrap()..];
+        let Some(next) = committed.find("wgmma.mma_async").filter(|_| steps > 1) else { continue };
+        let between = &committed[..next];
         let wait = between.find("wgmma.wait_group.sync.aligned 1;").unwrap_or_else(|| panic!("{text}"));
         let loads = ["ld.shared", "ldmatrix"].iter().filter_map(|load| between.find(load));
         let load = loads.min().unwrap_or_else(|| panic!("{text}"));
