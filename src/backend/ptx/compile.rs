@@ -60,7 +60,7 @@
 //!     `insert_sub_steps` (`schedule/sub_steps/walk.rs`), again with fewer hoisted operands and
 //!     double buffers if they cost other steps shared memory;
 //! 26. `overlap_work_with_mmas` (`schedule/pipeline/mma_overlap.rs`);
-//! 27. `insert_try_waits` (`schedule/pipeline/try_wait.rs`), `order_mmas`
+//! 27. `insert_try_waits` (`schedule/pipeline/try_wait.rs`), `order_mmas` and `order_exponentials`
 //!     (`schedule/pipeline/mma_order.rs`). Verifiers run after 25, 26 and each of 27.
 //!
 //! `lower` and `emit` (`lower/driver.rs`):
@@ -72,6 +72,7 @@
 //!
 //! `compile_form` (`launch/compile/ptx.rs`) repeats 9 to 32 with one CTA per SM after spills.
 //! `relax_floats` (`pass/transform/relax_floats.rs`) runs for a remark alone.
+//! `Inspection::passes` shows the results of 6. No function shows all of them.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! Missed loop hints: remarks for hints that were not satisfied (LLVM "missed" remarks).
+//! Missed loop hints: remarks for hints that were not satisfied (LLVM "missed" remarks), and for
+//! loops with MMAs that have no producer.
 
 use rustc_hash::FxHashMap;
 
