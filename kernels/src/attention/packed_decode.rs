@@ -5,8 +5,8 @@
 //! 1. scales multiply scores and weights, which are fewer than codes;
 //! 2. codes are converted in registers to operands of `mma.m16n8k16`: a thread loads the codes of
 //!    its fragments, in an order of columns that both operands share;
-//! 3. codes become the mantissas of numbers that exceed them by a constant, which sums of products
-//!    are free of: x (c + z) = x c + z Σ x;
+//! 3. the bits of a code are the mantissa of the number c + z, and the sums of products subtract
+//!    the offset: Σ x c = Σ x (c + z) - z Σ x;
 //! 4. values are the left operand, so that up to 8 queries fill an instruction;
 //! 5. each warp has 32 keys of a tile, and an online softmax of its own.
 
@@ -45,7 +45,7 @@ pub struct PackedPages<'a> {
 
 /// Keys of a warp in a tile, at most: more of them share one scaling of the sums.
 const KEYS_OF_WARP: usize = 32;
-/// The most heads of queries of a head of keys.
+/// Maximum number of query heads of a key head.
 const ROWS: usize = 16;
 /// Blocks of a multiprocessor.
 const OCCUPANCY: u32 = 6;
@@ -72,10 +72,10 @@ type Codes = (PackedArray<i4, 4>, Array<f32, 4>);
 /// Results, logarithms and tickets of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
 
-/// Returns codes plus a constant, and the constant.
+/// Returns codes plus an offset, and the offset.
 ///
 /// The bits of a code are those of the mantissa whose lowest one counts 1, with the sign flipped.
-fn increased<T: Number>(codes: NarrowTile<i4, 4>) -> (Tile<T, 4>, f32) {
+fn with_offset<T: Number>(codes: NarrowTile<i4, 4>) -> (Tile<T, 4>, f32) {
     let bits = || codes.codes().cast::<u16>();
     match TypeId::of::<T>() {
         // 128 and 64 are the exponents.
@@ -155,13 +155,13 @@ fn decode<T: Number>(
         let (number, tile) = (table.load_scalar((batch, j / of_page)), j % of_page);
         let seen = (j * n + ct::arange(0..n)).lt(length);
         let load = |(codes, scales): Codes, g: usize| {
-            let (codes, more) = increased::<T>(codes.load((number, head, tile, g), [1, 1, n, group]));
+            let (codes, offset) = with_offset::<T>(codes.load((number, head, tile, g), [1, 1, n, group]));
             let scales = scales.load((number, head, tile, g), [1, 1, n, 1]).reshape([n]);
-            (codes.reshape([n, group]), more, scales.reshape([warps, 1, of_warp]))
+            (codes.reshape([n, group]), offset, scales.reshape([warps, 1, of_warp]))
         };
         let scores = (0..groups).map(|g| {
-            let (codes, more, scales) = load(keys, g);
-            let start = (sums_of_queries[g] * -more).broadcast_to([warps, m, of_warp]);
+            let (codes, offset, scales) = load(keys, g);
+            let start = (sums_of_queries[g] * -offset).broadcast_to([warps, m, of_warp]);
             ct::mma(queries[g], of_keys(codes, warps).permute([0, 2, 1]), start) * scales
         });
         let scores = scores.reduce(|sum, scores| sum + scores).expect("a group");
@@ -169,13 +169,13 @@ fn decode<T: Number>(
         state.add(scores.reshape([warps * m, of_warp]), exponent, |weights, sum| {
             let weights = weights.reshape([warps, m, of_warp]);
             let block = |g| {
-                let (codes, more, scales) = load(values, g);
+                let (codes, offset, scales) = load(values, g);
                 // Scales after the end of a sequence may be no numbers.
                 let scales = ct::select(seen.reshape([warps, 1, of_warp]), scales, 0.0);
                 let weights = (weights * scales).cast::<T>().permute([0, 2, 1]);
                 let ones = ct::ones::<T, 3>([warps, 1, of_warp]);
                 let total = ct::mma(ones, weights, ct::zeros::<f32, 3>([warps, 1, m]));
-                let sum = (sum(g) - (total * more).reshape([warps * m, 1])).reshape([warps, m, group]);
+                let sum = (sum(g) - (total * offset).reshape([warps * m, 1])).reshape([warps, m, group]);
                 let sum = ct::mma(of_values(codes, warps).permute([0, 2, 1]), weights, sum.permute([0, 2, 1]));
                 sum.permute([0, 2, 1]).reshape([warps * m, group])
             };

@@ -1,9 +1,13 @@
 //! Multistage `cp.async` copies: thread-private tiles and MMA operands.
 
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use super::schedules::each_schedule_of;
 use super::sync::mma_waits::product_after_a_computed_one;
 use super::*;
-use crate::backend::ptx::schedule::{Schedule, Step};
+use crate::backend::ptx::hardware::WARP_SIZE;
+use crate::backend::ptx::schedule::{CpAsyncPlan, For, Schedule, Step};
 
 /// Returns a kernel with thread-private copies and an operand.
 pub fn kernel() -> (String, Module, CompileOptions) {
@@ -106,6 +110,51 @@ fn thread_private_tiles_are_copied_with_mma_operands() {
     let lines = copies(&scaled_by(1, 64), Target::SM_80);
     assert_eq!((of(&lines, "copy "), of(&lines, "elements, thread-private")), (3, 2), "{lines:?}");
     assert_eq!(of(&lines, "replicas"), 1, "{lines:?}");
+}
+
+/// Returns schedules with shared copies that some threads cannot read, each with a description.
+fn replica_mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
+    let mut mutants = Vec::new();
+    let steps = schedule.sequences.iter().enumerate();
+    for (body, at, step) in steps.flat_map(|(body, steps)| steps.iter().enumerate().map(move |(at, it)| (body, at, it)))
+    {
+        let Step::For(step) = step else { continue };
+        let Some(plan) = &step.cp_async else { continue };
+        let mut with = |what, change: &dyn Fn(&mut CpAsyncPlan)| {
+            let mut plan = CpAsyncPlan::clone(plan);
+            change(&mut plan);
+            let mut changed = schedule.clone();
+            changed.sequences[body][at] = Step::For(Box::new(For { cp_async: Some(Rc::new(plan)), ..*step.clone() }));
+            mutants.push((what, changed));
+        };
+        for (at, copy) in plan.copies.iter().enumerate() {
+            let distinct = (0..copy.thread_offsets.len()).filter(|&bit| copy.thread_offsets[bit] != 0);
+            for bit in distinct {
+                with("threads with other elements share a copy", &|plan| plan.copies[at].replicas |= 1 << bit);
+            }
+            let num_bits = copy.thread_offsets.len();
+            with("more threads than exist share a copy", &|plan| plan.copies[at].replicas |= 1 << num_bits);
+            let of_warps = copy.replicas >> WARP_SIZE.ilog2() != 0;
+            if of_warps {
+                with("warps share a copy without a barrier", &|plan| plan.barrier_at_head = false);
+            }
+        }
+    }
+    mutants
+}
+
+#[test]
+fn the_verifier_rejects_copies_that_readers_cannot_share() {
+    let kernels =
+        [scaled_by(1, 64), computed_product(64)].map(|module| (String::new(), module, CompileOptions::default()));
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    each_schedule_of(kernels.into(), |_, info, body, schedule| {
+        for (what, mutant) in replica_mutants(schedule) {
+            *seen.entry(what).or_default() += 1;
+            assert!(info.verify_schedule(body, &mutant).is_err(), "{what}:\n{}", mutant.to_text(info.module));
+        }
+    });
+    assert_eq!(seen.len(), 3, "{seen:?}");
 }
 
 #[test]

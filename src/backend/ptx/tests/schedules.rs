@@ -511,6 +511,12 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
     !is_producer_op && all_ops(schedule, sunk).iter().any(reads)
 }
 
+#[test]
+fn all_cases_run_with_the_verifiers() {
+    // Verifiers of IR and schedules are debug assertions.
+    assert!(cfg!(debug_assertions) || every(2) > 1, "CUTLET_TESTS=all needs a build with debug assertions");
+}
+
 /// Number of consecutive mutants of a schedule of which one is verified.
 const MUTANTS_EVERY: usize = 5;
 

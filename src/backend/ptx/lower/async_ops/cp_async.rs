@@ -20,9 +20,10 @@ use crate::ir::{OpId, Value};
 pub struct CpAsyncState {
     plan: Rc<CpAsyncPlan>,
     slab: Buffer,
-    /// Byte offset of the stage that is read, and of the stage that is written.
-    compute: Reg,
-    fill: Reg,
+    /// Byte offset of the stage that is read.
+    read_offset: Reg,
+    /// Byte offset of the stage that is written.
+    write_offset: Reg,
     /// Offset of the thread in each copy, and whether it copies, if not all threads do.
     thread: Vec<(Operand, Option<Reg>)>,
 }
@@ -128,8 +129,8 @@ impl Lowering<'_> {
         let thread = plan.copies.iter().map(of_thread).collect();
         let cp_async = CpAsyncState {
             slab,
-            compute: self.b.copy(Operand::Imm(0), RegClass::B32),
-            fill: self.b.copy(Operand::Imm(0), RegClass::B32),
+            read_offset: self.b.copy(Operand::Imm(0), RegClass::B32),
+            write_offset: self.b.copy(Operand::Imm(0), RegClass::B32),
             thread,
             plan,
         };
@@ -172,7 +173,7 @@ impl Lowering<'_> {
         self.locate_private_tiles(cp_async);
         for copy in cp_async.plan.copies.iter().filter(|copy| !copy.thread_private) {
             let offset = cp_async.slab.offset + copy.smem_offset as u32;
-            let place = self.b.add(Ty::U32, cp_async.compute, offset);
+            let place = self.b.add(Ty::U32, cp_async.read_offset, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
             self.values.staged.insert(self.module.op(copy.load).results[0], address);
@@ -184,7 +185,7 @@ impl Lowering<'_> {
         let copies = cp_async.plan.copies.iter().zip(&cp_async.thread);
         for (copy, &(thread, _)) in copies.filter(|(copy, _)| copy.thread_private) {
             let place = self.b.add(Ty::U32, thread, cp_async.slab.offset + copy.smem_offset as u32);
-            let place = self.b.add(Ty::U32, place, cp_async.compute);
+            let place = self.b.add(Ty::U32, place, cp_async.read_offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, place);
             let offsets = copy.accesses.iter().map(|piece| piece.offset).collect();
@@ -213,7 +214,7 @@ impl Lowering<'_> {
             (exists, left) = self.next_exists(exists, left, step, ty);
         }
         self.copy_stage(id, cp_async, ahead, exists)?;
-        self.advance_offset(cp_async, cp_async.compute);
+        self.advance_offset(cp_async, cp_async.read_offset);
         Ok(())
     }
 
@@ -249,7 +250,7 @@ impl Lowering<'_> {
         self.b.place(skip);
         self.b.cp_async_commit_group();
         self.stamp(start, StampKind::Copy, cp_async.plan.copies.first().map(|copy| copy.load));
-        self.advance_offset(cp_async, cp_async.fill);
+        self.advance_offset(cp_async, cp_async.write_offset);
         Ok(())
     }
 
@@ -264,7 +265,7 @@ impl Lowering<'_> {
             let (source, present) = self.copy_source(&mut access, piece.register);
             let offset = cp_async.slab.offset as usize + copy.smem_offset;
             let place = self.b.xor(Ty::B32, thread, piece.xor);
-            let place = self.b.add(Ty::U32, place, cp_async.fill);
+            let place = self.b.add(Ty::U32, place, cp_async.write_offset);
             let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(piece.offset));
             let bytes = access.vector_bytes();
             match present {

@@ -9,7 +9,7 @@ use crate::layout::{Access, Side};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpAsync {
     pub load: OpId,
-    /// Each thread copies the elements that it reads, or one of its replicas does.
+    /// Each thread copies the elements that it reads, or a thread with the same elements does.
     pub thread_private: bool,
     /// Offset of the tile in a stage, in bytes.
     pub smem_offset: usize,
@@ -17,7 +17,8 @@ pub struct CpAsync {
     pub vector: usize,
     /// Byte offset of each thread bit, by XOR.
     pub thread_offsets: Vec<u32>,
-    /// Thread bits of replicas with one copy: the threads without these bits copy for all of them.
+    /// Mask of thread bits. Threads that differ in these bits alone read the same elements, and share
+    /// the copy of the thread in which all of these bits are 0.
     pub replicas: u32,
     pub accesses: Vec<CpAsyncAccess>,
 }

@@ -83,9 +83,7 @@ impl ProducerRejection {
                 | ProducerRejection::Unused
                 | ProducerRejection::ReadBy(_)
                 | ProducerRejection::NotInSharedMemory
-        ) || matches!(
-            self,
-            ProducerRejection::Layouts
+                | ProducerRejection::Layouts
                 | ProducerRejection::Joined
                 | ProducerRejection::Written
                 | ProducerRejection::View(_)
