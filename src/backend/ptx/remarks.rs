@@ -77,6 +77,8 @@ pub struct Product {
     pub instruction: String,
     /// Number of instructions per warp.
     pub count: u32,
+    /// The reason against `wgmma`, on a target that has it.
+    pub wgmma_rejection: Option<&'static str>,
 }
 
 /// Compilation remarks of a kernel.
@@ -190,7 +192,13 @@ impl CodeRemarks {
 
     /// Adds the instructions of an MMA: those of `lines` that multiply matrices.
     /// `shapes`: extents of the operands and the result.
-    pub(super) fn product(&mut self, module: &Module, id: OpId, shapes: [Vec<i64>; 3], lines: &[Line]) {
+    pub(super) fn product(
+        &mut self,
+        (module, id): (&Module, OpId),
+        shapes: [Vec<i64>; 3],
+        lines: &[Line],
+        wgmma_rejection: Option<&'static str>,
+    ) {
         if self.products.iter().any(|(known, _)| *known == id) {
             return;
         }
@@ -202,7 +210,8 @@ impl CodeRemarks {
             _ => ("fma".to_owned(), lines.iter().filter(|line| matches!(line, Line::Inst(_))).count()),
         };
         let op = module.op(id);
-        let product = Product { place: module.location(op.loc).cloned(), shapes, instruction, count: count as u32 };
+        let (place, count) = (module.location(op.loc).cloned(), count as u32);
+        let product = Product { place, shapes, instruction, count, wgmma_rejection };
         self.products.push((id, product));
     }
 
@@ -294,13 +303,12 @@ impl fmt::Display for CodeRemarks {
         }
         for product in self.products() {
             let [a, b, c] = product.shapes.each_ref().map(|shape| extents(shape));
-            writeln!(
-                f,
-                "  {}: {a} times {b} to {c}: {} x {}",
-                place(&product.place),
-                product.count,
-                product.instruction
-            )?;
+            let (at, count) = (place(&product.place), product.count);
+            write!(f, "  {at}: {a} times {b} to {c}: {count} x {}", product.instruction)?;
+            match product.wgmma_rejection {
+                Some(reason) => writeln!(f, "; not wgmma: {reason}")?,
+                None => writeln!(f)?,
+            }
         }
         let kinds = [
             (self.smem_conversions, "layout conversions through shared memory"),

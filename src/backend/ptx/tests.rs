@@ -406,6 +406,30 @@ fn mmas_use_tensor_cores_and_do_not_spill() {
 }
 
 #[test]
+fn remarks_name_the_reason_against_wgmma() {
+    let rejection = |module: Module, num_warps| {
+        let options = CompileOptions { num_warps, ..CompileOptions::default() };
+        let compiled = compile(&module, Target::SM_90A, &options).unwrap();
+        let product = compiled.remarks.products().next().unwrap();
+        let text = compiled.remarks.to_string();
+        assert_eq!(product.instruction.starts_with("wgmma"), product.wgmma_rejection.is_none(), "{text}");
+        assert_eq!(text.contains("; not wgmma: "), product.wgmma_rejection.is_some(), "{text}");
+        product.wgmma_rejection
+    };
+    let product = |elem, tile| matmul(elem, DType::F32, tile);
+    assert_eq!(rejection(product(DType::F16, [64, 64, 64]), None), None);
+    let reason = rejection(product(DType::F16, [32, 64, 64]), Some(4)).unwrap();
+    assert!(reason.contains("64 rows"), "{reason}");
+    let reason = rejection(product(DType::F16, [64, 64, 64]), Some(2)).unwrap();
+    assert!(reason.contains("four warps"), "{reason}");
+    let reason = rejection(product(DType::F16, [64, 64, 8]), Some(4)).unwrap();
+    assert!(reason.contains("32 bytes"), "{reason}");
+    // Other targets have no such instruction.
+    let compiled = compile(&product(DType::F16, [32, 64, 64]), Target::SM_80, &CompileOptions::default()).unwrap();
+    assert_eq!(compiled.remarks.products().next().unwrap().wgmma_rejection, None);
+}
+
+#[test]
 fn mma_operands_are_copied_by_cp_async() {
     let options = CompileOptions { tma: false, ..CompileOptions::default() };
     for compiled in check_with(&matmul(DType::F16, DType::F32, [128, 128, 64]), &options) {

@@ -43,6 +43,8 @@ pub struct MmaPlan {
     /// Register layout of the accumulator, of the rank of the tiles.
     pub acc: Layout,
     kind: InstructionKind,
+    /// The reason against `wgmma`, on a target that has it.
+    pub wgmma_rejection: Option<&'static str>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,18 +60,22 @@ impl MmaPlan {
     /// # Errors
     /// A sentence that names the types, if no MMA supports them.
     pub fn new(request: &MmaRequest) -> Result<MmaPlan, String> {
-        match (request.a.dtype, request.b.dtype, request.acc) {
-            (DType::F32, DType::F32, DType::F32) => Ok(MmaPlan::from_planned(fma::plan(request), InstructionKind::Fma)),
-            _ => match wgmma::plan(request) {
-                Some(planned) => Ok(MmaPlan::from_planned(planned, InstructionKind::Wgmma)),
-                None => Ok(MmaPlan::from_planned(mma_sync::plan(request)?, InstructionKind::MmaSync)),
-            },
+        if (request.a.dtype, request.b.dtype, request.acc) == (DType::F32, DType::F32, DType::F32) {
+            return Ok(MmaPlan::from_planned(fma::plan(request), InstructionKind::Fma));
         }
+        let has_wgmma = request.target.arch == 90 && request.target.accelerated;
+        let wgmma_rejection = match has_wgmma.then(|| wgmma::plan(request)).transpose() {
+            Ok(Some(planned)) => return Ok(MmaPlan::from_planned(planned, InstructionKind::Wgmma)),
+            Ok(None) => None,
+            Err(rejection) => Some(rejection),
+        };
+        let plan = MmaPlan::from_planned(mma_sync::plan(request)?, InstructionKind::MmaSync);
+        Ok(MmaPlan { wgmma_rejection, ..plan })
     }
 
     fn from_planned<P>(planned: Planned<P>, kind: impl FnOnce(Box<P>) -> InstructionKind) -> MmaPlan {
         let Planned { a, b, acc, plan } = planned;
-        MmaPlan { a, b, acc, kind: kind(Box::new(plan)) }
+        MmaPlan { a, b, acc, kind: kind(Box::new(plan)), wgmma_rejection: None }
     }
 
     /// Returns true if the instructions are asynchronous. Ordinary writes to shared memory then

@@ -60,7 +60,7 @@ pub(super) struct WgmmaPlan {
     order: Vec<usize>,
 }
 
-fn types(request: &MmaRequest) -> Option<MmaTypes> {
+fn types(request: &MmaRequest) -> Result<MmaTypes, Rejection> {
     let operand = |spec: &OperandSpec| match spec.dtype {
         DType::F16 => Some(Ty::F16),
         DType::BF16 => Some(Ty::BF16),
@@ -70,29 +70,36 @@ fn types(request: &MmaRequest) -> Option<MmaTypes> {
         DType::I8 => Some(if spec.signed { Ty::S8 } else { Ty::U8 }),
         _ => None,
     };
-    let (a, b) = (operand(&request.a)?, operand(&request.b)?);
+    let rejection = "it does not multiply these element types";
+    let (a, b) = (operand(&request.a).ok_or(rejection)?, operand(&request.b).ok_or(rejection)?);
     let d = match request.acc {
         DType::F32 => Ty::F32,
         DType::I32 => Ty::S32,
-        _ => return None,
+        _ => return Err("its accumulator is of another type"),
     };
     let integer = |ty: Ty| matches!(ty, Ty::S8 | Ty::U8);
     let fits = match d {
         Ty::S32 => integer(a) && integer(b),
         _ => !integer(a) && (a == b || is_small(a) && is_small(b)),
     };
-    fits.then_some(MmaTypes { d, a, b, c: d })
+    fits.then_some(MmaTypes { d, a, b, c: d }).ok_or(rejection)
 }
 
 fn is_small(ty: Ty) -> bool {
     matches!(ty, Ty::E4M3 | Ty::E5M2)
 }
 
-/// Returns the plan of an MMA that `wgmma` supports, otherwise `None`.
-pub(super) fn plan(request: &MmaRequest) -> Option<Planned<WgmmaPlan>> {
-    let target = request.target;
-    if target.arch != 90 || !target.accelerated || !request.num_warps.is_multiple_of(4) {
-        return None;
+/// The reason against operands whose rows or columns are few.
+const SHORT_OPERAND: Rejection = "an operand in shared memory needs rows of 32 bytes, and 8 of them";
+
+/// The reason against `wgmma`: a clause about the instruction.
+pub(super) type Rejection = &'static str;
+
+/// Returns the plan of an MMA, or the first reason why `wgmma` does not support it. The target has
+/// the instruction.
+pub(super) fn plan(request: &MmaRequest) -> Result<Planned<WgmmaPlan>, Rejection> {
+    if !request.num_warps.is_multiple_of(4) {
+        return Err("it needs groups of four warps");
     }
     let types = types(request)?;
     let direct = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() == 16;
@@ -102,33 +109,46 @@ pub(super) fn plan(request: &MmaRequest) -> Option<Planned<WgmmaPlan>> {
     attempt(request, types, swap_ab, a_from_registers).or_else(|| attempt(request, types, false, false))
 }
 
-fn attempt(request: &MmaRequest, types: MmaTypes, swap_ab: bool, a_from_registers: bool) -> Option<Planned<WgmmaPlan>> {
+fn attempt(
+    request: &MmaRequest,
+    types: MmaTypes,
+    swap_ab: bool,
+    a_from_registers: bool,
+) -> Result<Planned<WgmmaPlan>, Rejection> {
     let [batch, m, n, k] = request.extents;
     let [rows, columns] = if swap_ab { [n, m] } else { [m, n] };
     let specs = if swap_ab { [&request.b, &request.a] } else { [&request.a, &request.b] };
     let along_k = |spec: &OperandSpec| spec.k_contiguous || spec.dtype.storage_bits() != 16;
-    let left = SmemMatrix::new(specs[0], !a_from_registers && along_k(specs[0]), rows, k)?;
-    let right = SmemMatrix::new(specs[1], along_k(specs[1]), columns, k)?;
+    let left = SmemMatrix::new(specs[0], !a_from_registers && along_k(specs[0]), rows, k).ok_or(SHORT_OPERAND)?;
+    let right = SmemMatrix::new(specs[1], along_k(specs[1]), columns, k).ok_or(SHORT_OPERAND)?;
     let step = STEP_BYTES / left.size;
 
     let all = request.num_warps as i64 / 4;
     let least = if a_from_registers && left.size == 1 { 2 * ROWS } else { ROWS };
     let along_rows = all.min(rows / least);
-    if along_rows == 0 || k % step != 0 {
-        return None;
+    if along_rows == 0 {
+        return Err("it multiplies 64 rows, or 128 of 8-bit elements that are not contiguous along k");
+    }
+    if k % step != 0 {
+        return Err("its step along k has 32 bytes");
     }
     let groups = [along_rows, all / along_rows];
     let width = (columns / groups[1]).min(MAX_COLUMNS);
     if width < 8 {
-        return None;
+        return Err("each group of four warps needs 8 columns or more");
     }
     let counts = [rows / ROWS / groups[0], columns / groups[1] / width, k / step];
     let accumulators = batch * counts[0] * counts[1] * width / 2;
-    if accumulators > MAX_ACCUMULATOR_REGISTERS || !(a_from_registers || left.divides(ROWS)) || !right.divides(width) {
-        return None;
+    if accumulators > MAX_ACCUMULATOR_REGISTERS {
+        return Err("a thread has too few registers for its accumulators: use more warps or smaller tiles");
+    }
+    if !(a_from_registers || left.divides(ROWS)) || !right.divides(width) {
+        return Err("the rows of an operand in shared memory do not divide its tile");
     }
     let arrangement = if a_from_registers {
-        (left.swizzle_bytes == 128).then(|| Rows::for_a_from_registers(left.size, groups[0], counts[0]))??
+        let rows = || Rows::for_a_from_registers(left.size, groups[0], counts[0]);
+        let rows = if left.swizzle_bytes == 128 { rows() } else { None };
+        rows.ok_or("its left operand in registers needs rows of 128 bytes")?
     } else {
         Rows::plain(groups[0], counts[0])
     };
@@ -175,7 +195,7 @@ fn attempt(request: &MmaRequest, types: MmaTypes, swap_ab: bool, a_from_register
         may_be_unrounded: false,
     };
     let [a, b] = if swap_ab { [right_operand, left_operand] } else { [left_operand, right_operand] };
-    Some(Planned { a, b, acc, plan })
+    Ok(Planned { a, b, acc, plan })
 }
 
 impl WgmmaPlan {

@@ -91,7 +91,8 @@ impl Lowering<'_> {
             MmaPlan::lower_together(&mut self.b, thread, group, &parts);
         }
         let (first, last) = (members[0], members[members.len() - 1]);
-        self.report.remarks.product(module, first, self.info.combined_shapes(members), self.b.lines_from(start));
+        let (shapes, lines) = (self.info.combined_shapes(members), self.b.lines_from(start));
+        self.report.remarks.product((module, first), shapes, lines, plans[0].wgmma_rejection);
         let releases = self.sync.take_releases(gives);
         if self.info.is_async(members) {
             let (results, loc) = (self.info.results_of(members), module.op(last).loc.0);
