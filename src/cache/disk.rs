@@ -31,17 +31,17 @@ const DEFAULT_LIMIT_BYTES: u64 = 1 << 30;
 
 /// SHA-256 hash of the inputs of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ContentKey([u8; 32]);
+pub(crate) struct ContentHash([u8; 32]);
 
-impl ContentKey {
+impl ContentHash {
     /// Hashes a list of parts with their lengths.
-    pub fn new(parts: &[&[u8]]) -> ContentKey {
+    pub fn new(parts: &[&[u8]]) -> ContentHash {
         let mut hash = Sha256::new();
         for part in parts {
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part);
         }
-        ContentKey(hash.finalize())
+        ContentHash(hash.finalize())
     }
 
     /// Returns the hash in hexadecimal digits.
@@ -168,18 +168,18 @@ impl DiskCache {
         fs::metadata(&self.folder).is_ok_and(|data| data.is_dir() && access_control::is_safe(&data))
     }
 
-    fn path(&self, key: &ContentKey) -> PathBuf {
+    fn path(&self, key: &ContentHash) -> PathBuf {
         self.folder.join(key.hex()).with_extension(SUFFIX)
     }
 
     /// Returns the bytes of a key.
-    pub fn get(&self, key: &ContentKey) -> Option<Vec<u8>> {
+    pub fn get(&self, key: &ContentHash) -> Option<Vec<u8>> {
         let found = self.read(key);
         if found.is_some() { &HITS } else { &MISSES }.fetch_add(1, Ordering::Relaxed);
         found
     }
 
-    fn read(&self, key: &ContentKey) -> Option<Vec<u8>> {
+    fn read(&self, key: &ContentHash) -> Option<Vec<u8>> {
         let path = self.path(key);
         let file = self.open(&path)?;
         let mut bytes = Vec::new();
@@ -227,14 +227,14 @@ impl DiskCache {
     }
 
     /// Stores bytes under a key. Errors of the file system are ignored.
-    pub fn put(&self, key: &ContentKey, bytes: &[u8]) {
+    pub fn put(&self, key: &ContentHash, bytes: &[u8]) {
         if self.write(key, bytes).is_ok() {
             WRITES.fetch_add(1, Ordering::Relaxed);
             let _ = self.shrink();
         }
     }
 
-    fn write(&self, key: &ContentKey, bytes: &[u8]) -> io::Result<()> {
+    fn write(&self, key: &ContentHash, bytes: &[u8]) -> io::Result<()> {
         static SERIAL: AtomicU64 = AtomicU64::new(0);
         access_control::create_folder(&self.folder)?;
         if !self.is_safe() {
@@ -386,8 +386,8 @@ mod access_control {
 }
 
 /// Returns the checksum of key and content. A file under a wrong name is thus invalid.
-fn checksum(key: &ContentKey, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
-    ContentKey::new(&[&key.0, bytes]).0
+fn checksum(key: &ContentHash, bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
+    ContentHash::new(&[&key.0, bytes]).0
 }
 
 #[cfg(test)]
@@ -413,8 +413,8 @@ mod tests {
     fn stored_bytes_are_returned() {
         let folder = Folder::new("keeps");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let key = ContentKey::new(&[b"a", b"bc"]);
-        assert!(key != ContentKey::new(&[b"ab", b"c"]));
+        let key = ContentHash::new(&[b"a", b"bc"]);
+        assert!(key != ContentHash::new(&[b"ab", b"c"]));
         assert_eq!(cache.get(&key), None);
         cache.put(&key, b"code");
         assert_eq!(cache.get(&key).as_deref(), Some(&b"code"[..]));
@@ -428,7 +428,7 @@ mod tests {
         let folder = Folder::new("lists");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
         assert_eq!(cache.entries(), []);
-        let keys = [1u8, 2, 3].map(|i| ContentKey::new(&[&[i]]));
+        let keys = [1u8, 2, 3].map(|i| ContentHash::new(&[&[i]]));
         for (size, key) in keys.iter().enumerate() {
             cache.put(key, &vec![0; size]);
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -447,7 +447,7 @@ mod tests {
     fn every_damage_is_a_miss() {
         let folder = Folder::new("damage");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let key = ContentKey::new(&[b"kernel"]);
+        let key = ContentHash::new(&[b"kernel"]);
         let path = cache.path(&key);
         cache.put(&key, b"some machine code");
         let whole = fs::read(&path).unwrap();
@@ -460,8 +460,8 @@ mod tests {
             fs::write(&path, &whole[..at]).unwrap();
             assert_eq!(cache.get(&key), None, "cut at {at}");
         }
-        fs::write(cache.path(&ContentKey::new(&[b"other"])), &whole).unwrap();
-        assert_eq!(cache.get(&ContentKey::new(&[b"other"])), None, "under another name");
+        fs::write(cache.path(&ContentHash::new(&[b"other"])), &whole).unwrap();
+        assert_eq!(cache.get(&ContentHash::new(&[b"other"])), None, "under another name");
         cache.put(&key, b"some machine code");
         assert!(cache.get(&key).is_some());
     }
@@ -470,7 +470,7 @@ mod tests {
     fn remains_below_its_limit_and_keeps_recent_files() {
         let folder = Folder::new("limit");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
-        let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
+        let key = |i: u32| ContentHash::new(&[&i.to_le_bytes()]);
         for i in 0..30 {
             cache.put(&key(i), &[i as u8; 1000]);
             assert!(cache.get(&key(0)).is_some(), "used all the time, after {i}");
@@ -486,7 +486,7 @@ mod tests {
     fn entries_can_be_evicted() {
         let folder = Folder::new("less");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let keys = [1u8, 2, 3].map(|n| ContentKey::new(&[&[n]]));
+        let keys = [1u8, 2, 3].map(|n| ContentHash::new(&[&[n]]));
         for (age, key) in (1..).zip(&keys) {
             cache.put(key, &[0; 1000]);
             let at = SystemTime::now() - Duration::from_secs(100 * (4 - age));
@@ -514,7 +514,7 @@ mod tests {
     fn files_removed_by_another_process_are_counted() {
         let folder = Folder::new("both");
         let cache = DiskCache::new(folder.0.clone(), 1 << 20);
-        let keys = [1u8, 2, 3, 4].map(|n| ContentKey::new(&[&[n]]));
+        let keys = [1u8, 2, 3, 4].map(|n| ContentHash::new(&[&[n]]));
         for key in &keys {
             cache.put(key, &[0; 1000]);
         }
@@ -530,15 +530,15 @@ mod tests {
     #[test]
     fn an_impossible_folder_is_a_miss() {
         let cache = DiskCache::new(PathBuf::from("/proc/no/such/folder"), 1);
-        cache.put(&ContentKey::new(&[]), b"x");
-        assert_eq!(cache.get(&ContentKey::new(&[])), None);
+        cache.put(&ContentHash::new(&[]), b"x");
+        assert_eq!(cache.get(&ContentHash::new(&[])), None);
     }
 
     #[test]
     fn foreign_files_are_not_touched() {
         let folder = Folder::new("others");
         let cache = DiskCache::new(folder.0.clone(), 10_000);
-        let key = |i: u32| ContentKey::new(&[&i.to_le_bytes()]);
+        let key = |i: u32| ContentHash::new(&[&i.to_le_bytes()]);
         let hex = key(0).hex();
         let names =
             ["notes.tmp", "kernel.cubin", "keep.txt", &hex, &format!("{hex}.1.cubin"), &format!("{hex}.x.1.tmp")];
@@ -577,7 +577,7 @@ mod tests {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let folder = Folder::new("permissions");
         let cache = DiskCache::new(folder.0.join("new/cache"), 1 << 20);
-        let (key, other) = (ContentKey::new(&[b"kernel"]), ContentKey::new(&[b"other"]));
+        let (key, other) = (ContentHash::new(&[b"kernel"]), ContentHash::new(&[b"other"]));
         cache.put(&key, b"code");
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&cache.folder), mode(&cache.path(&key))), (0o700, 0o600));

@@ -9,7 +9,7 @@ use super::arg_signature::ArgSignature;
 use super::kernel_arg::{Arguments, IntoKernelArg};
 use super::kernel_fn::{Kernel, entry_name};
 use super::launch_arg::{LaunchArg, StoredConstant};
-use super::word_buffer::WordWriter;
+use super::word_buffer::WordBuffer;
 use crate::backend::ParamWord;
 use crate::error::Result;
 use crate::ir::Module;
@@ -21,7 +21,7 @@ pub trait AnyArgs {
     /// Makes the arrays that the launch returns.
     fn make(&self, device: Option<Device>) -> Result<()>;
     /// Appends the properties that the code depends on.
-    fn key(&self, key: &mut WordWriter);
+    fn key(&self, key: &mut WordBuffer);
     /// Appends the constants that the code depends on.
     fn store_constants(&self, out: &mut Vec<StoredConstant>);
     /// Returns true if the constants are equal to the stored ones.
@@ -38,7 +38,7 @@ impl<A: LaunchArg> AnyArgs for A {
     fn make(&self, device: Option<Device>) -> Result<()> {
         LaunchArg::make(self, device)
     }
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         LaunchArg::key(self, key);
     }
     fn store_constants(&self, out: &mut Vec<StoredConstant>) {

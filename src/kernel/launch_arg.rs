@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use super::arg_signature::ArgSignature;
 use super::tuples::for_each_tuple;
-use super::word_buffer::WordWriter;
+use super::word_buffer::WordBuffer;
 use crate::backend::ParamWord;
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f8e5m3fnu, f8e8m0fnu, f16, tf32};
 use crate::error::Result;
@@ -53,7 +53,7 @@ pub trait LaunchArg: Sealed {
     /// Writes all properties that the compiled code depends on; constants write a hash. Does not
     /// allocate.
     #[doc(hidden)]
-    fn key(&self, key: &mut WordWriter);
+    fn key(&self, key: &mut WordBuffer);
 
     /// Appends clones of the constants of this argument.
     #[doc(hidden)]
@@ -93,7 +93,7 @@ macro_rules! scalar_argument {
             fn into_output(self) {}
 
             #[inline]
-            fn key(&self, _key: &mut WordWriter) {}
+            fn key(&self, _key: &mut WordBuffer) {}
 
             fn forms(&self, out: &mut Vec<ArgSignature>) {
                 out.push(ArgSignature::Number(<$name as Element>::NAME.into()));
@@ -155,7 +155,7 @@ impl<X: ConstantValue> LaunchArg for Constant<X> {
     fn into_output(self) {}
 
     #[inline]
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         let mut hasher = rustc_hash::FxHasher::default();
         self.0.hash(&mut hasher);
         key.push(hasher.finish());
@@ -219,7 +219,7 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
     }
 
     #[inline]
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         key.push(self.len() as u64);
         self.iter().for_each(|arg| arg.key(key));
     }
@@ -239,7 +239,7 @@ impl<A: LaunchArg> LaunchArg for Option<A> {
     }
 
     #[inline]
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         key.push(u64::from(self.is_some()));
         self.iter().for_each(|arg| arg.key(key));
     }
@@ -258,7 +258,7 @@ impl<A: LaunchArg, const N: usize> LaunchArg for [A; N] {
     }
 
     #[inline]
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         self.iter().for_each(|arg| arg.key(key));
     }
     list_methods!();
@@ -286,7 +286,7 @@ macro_rules! tuples {
             }
 
             #[inline]
-            fn key(&self, _key: &mut WordWriter) {
+            fn key(&self, _key: &mut WordBuffer) {
                 $(self.$index.key(_key);)*
             }
             fn store_constants(&self, _out: &mut Vec<StoredConstant>) {

@@ -46,4 +46,4 @@ pub use launch_arg::StoredConstant;
 pub use launch_arg::{Constant, ConstantValue, LaunchArg};
 pub use raw_ptr::RawPtr;
 #[doc(hidden)]
-pub use word_buffer::{INLINE_WORDS, WordWriter};
+pub use word_buffer::{INLINE_WORDS, WordBuffer};

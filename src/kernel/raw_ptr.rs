@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use super::arg_signature::ArgSignature;
 use super::kernel_arg::arrives_as_it_is;
 use super::launch_arg::LaunchArg;
-use super::word_buffer::WordWriter;
+use super::word_buffer::WordBuffer;
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::sealed::Sealed;
@@ -82,7 +82,7 @@ impl<T: ByteSized> LaunchArg for RawPtr<T> {
     fn into_output(self) {}
 
     #[inline]
-    fn key(&self, _key: &mut WordWriter) {}
+    fn key(&self, _key: &mut WordBuffer) {}
 
     fn forms(&self, out: &mut Vec<ArgSignature>) {
         out.push(ArgSignature::Pointer(T::NAME.into()));

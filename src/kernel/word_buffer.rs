@@ -7,34 +7,34 @@ use std::mem::MaybeUninit;
 pub const INLINE_WORDS: usize = 96;
 
 /// Words written one after another, without allocation up to [`INLINE_WORDS`].
-pub struct WordWriter {
-    /// The first `len` words are written, unless `spill` is in use. The buffer is not zeroed
+pub struct WordBuffer {
+    /// The first `len` words are written, unless `overflow` is in use. The buffer is not zeroed
     /// beforehand: that would need more time than the rest of a key.
     inline: [MaybeUninit<u64>; INLINE_WORDS],
     len: usize,
     /// All words, if they exceed the inline buffer.
-    spill: Vec<u64>,
+    overflow: Vec<u64>,
 }
 
-impl Default for WordWriter {
+impl Default for WordBuffer {
     #[inline]
     fn default() -> Self {
-        WordWriter { inline: [const { MaybeUninit::uninit() }; INLINE_WORDS], len: 0, spill: Vec::new() }
+        WordBuffer { inline: [const { MaybeUninit::uninit() }; INLINE_WORDS], len: 0, overflow: Vec::new() }
     }
 }
 
-impl fmt::Debug for WordWriter {
+impl fmt::Debug for WordBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.words()).finish()
     }
 }
 
-impl WordWriter {
+impl WordBuffer {
     /// Appends a word.
     #[inline]
     pub fn push(&mut self, word: u64) {
         match self.inline.get_mut(self.len) {
-            Some(place) if self.spill.is_empty() => {
+            Some(place) if self.overflow.is_empty() => {
                 place.write(word);
                 self.len += 1;
             }
@@ -44,20 +44,20 @@ impl WordWriter {
 
     #[cold]
     fn push_spilled(&mut self, word: u64) {
-        if self.spill.is_empty() {
-            self.spill = self.words().to_vec();
+        if self.overflow.is_empty() {
+            self.overflow = self.words().to_vec();
         }
-        self.spill.push(word);
+        self.overflow.push(word);
     }
 
     /// Returns the words written so far.
     #[inline]
     pub fn words(&self) -> &[u64] {
-        if self.spill.is_empty() {
+        if self.overflow.is_empty() {
             // SAFETY: the first `len` words are written.
             unsafe { std::slice::from_raw_parts(self.inline.as_ptr().cast::<u64>(), self.len) }
         } else {
-            &self.spill
+            &self.overflow
         }
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn words_beyond_the_inline_ones_are_kept() {
         for count in [0, 1, INLINE_WORDS, INLINE_WORDS + 1, 3 * INLINE_WORDS] {
-            let mut writer = WordWriter::default();
+            let mut writer = WordBuffer::default();
             (0..count as u64).for_each(|word| writer.push(word));
             assert!(writer.words().iter().copied().eq(0..count as u64), "{count}");
         }

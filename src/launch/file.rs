@@ -19,7 +19,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cache::disk::ContentKey;
+use crate::cache::disk::ContentHash;
 use crate::error::{Error, Result};
 
 /// Limit of symbolic links in one path. Linux follows 40.
@@ -158,7 +158,7 @@ impl Target {
     fn part(&self, locked: bool) -> PathBuf {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = self.path.file_name().unwrap_or_default();
-        let mut own = format!(".cutlet-{}", &ContentKey::new(&[name.as_encoded_bytes()]).hex()[..16]);
+        let mut own = format!(".cutlet-{}", &ContentHash::new(&[name.as_encoded_bytes()]).hex()[..16]);
         if !locked {
             own.push_str(&format!("-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
         }

@@ -14,7 +14,7 @@ use super::overrides;
 use super::specialize::Specialized;
 use crate::backend::{ParamWord, cpu};
 use crate::error::{Location, Result};
-use crate::kernel::{AnyArgs, INLINE_WORDS, WordWriter};
+use crate::kernel::{AnyArgs, INLINE_WORDS, WordBuffer};
 use crate::runtime::graph::recorder;
 use crate::runtime::{
     Access, Device, MemoryUse, Stream, StreamHandle, launch_end, red_zones_are_in_use, write_records_are_in_use,
@@ -42,7 +42,7 @@ pub(super) fn run(
         Code::Cpu(..) => Device::cpu(),
     };
     make(args, device)?;
-    let mut words = WordWriter::default();
+    let mut words = WordBuffer::default();
     args.pack(&mut |word| words.push(word));
     if let Some(required) = &executable.required {
         required.check(grid, words.words())?;
@@ -84,7 +84,7 @@ fn checked(
     stream: Option<&Stream>,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
-    mut words: WordWriter,
+    mut words: WordBuffer,
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let executable = slot.get().expect("a slot that was specialized is filled");
@@ -137,7 +137,7 @@ fn execute(
     stream: Option<&Stream>,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
-    words: &WordWriter,
+    words: &WordBuffer,
     args: &dyn AnyArgs,
     shadows: &[ShadowMemory<'_>],
 ) -> Result<()> {
@@ -173,7 +173,7 @@ fn profiled(
     stream: Option<&Stream>,
     (grid, dependent): ([u32; 3], bool),
     checks: cpu::Checks,
-    (words, shadows): (&WordWriter, &[ShadowMemory<'_>]),
+    (words, shadows): (&WordBuffer, &[ShadowMemory<'_>]),
     args: &dyn AnyArgs,
 ) -> Result<()> {
     let mut span = Span::default();
@@ -250,7 +250,7 @@ fn launch_cpu(
     program: &cpu::Program,
     grid: [u32; 3],
     checks: cpu::Checks,
-    words: &WordWriter,
+    words: &WordBuffer,
     args: &dyn AnyArgs,
     shadows: &[ShadowMemory<'_>],
 ) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::cache::kernel_cache::{Identity, IdentityRef, MemoryCache, Recent, Slo
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::Module;
-use crate::kernel::{AnyArgs, Call, StoredConstant, WordWriter};
+use crate::kernel::{AnyArgs, Call, StoredConstant, WordBuffer};
 use crate::runtime::{Device, Stream};
 use crate::util::process::PerProcess;
 
@@ -42,7 +42,7 @@ thread_local! {
 /// Returns the words at the start of every key: the properties that code depends on in addition to
 /// kernel and arguments.
 #[inline]
-pub(super) fn specialization_key(device: Device, request: CompileRequest) -> WordWriter {
+pub(super) fn specialization_key(device: Device, request: CompileRequest) -> WordBuffer {
     // A hint of 0 is rejected by the compilation; its word must differ from that of no hint.
     let word = |hint: Option<u32>| u64::from(hint.map_or(0, |n| if n == 0 { u32::MAX } else { n }));
     // Without `..`: a new field must be added to the key, or excluded here.
@@ -64,7 +64,7 @@ pub(super) fn specialization_key(device: Device, request: CompileRequest) -> Wor
         trace,
         plan: PlanOverride { disable_search, disable_pingpong, disable_tma_loads, max_ctas, optimizations },
     } = hints;
-    let mut key = WordWriter::default();
+    let mut key = WordBuffer::default();
     key.push(device.id() << 8 | u64::from(programmatic_launch) << 7 | backend as u64);
     key.push(word(num_warps) << 32 | word(num_stages));
     key.push(word(num_ctas) << 32 | word(occupancy));

@@ -14,7 +14,7 @@ use super::arrays::host::HostArray;
 use super::arrays::values::Values;
 use crate::backend::ParamWord;
 use crate::element::{ByteSized, bf16, f8e4m3fn, f8e5m2, f16};
-use crate::kernel::{ArgSignature, Constant, ConstantValue, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, Constant, ConstantValue, LaunchArg, WordBuffer, arrives_as_it_is};
 use crate::runtime::{ByPointer, DeviceView, DeviceViewMut, MemoryUse};
 use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Ptr, Tracer};
@@ -96,7 +96,7 @@ macro_rules! launch_argument {
 
             fn into_output(self) {}
 
-            fn key(&$this, key: &mut WordWriter) {
+            fn key(&$this, key: &mut WordBuffer) {
                 $shared.borrow_mut().$with(|$view| LaunchArg::key(&$arg, key));
             }
 

@@ -19,7 +19,7 @@ const HIDDEN: &[(&str, &str, &str)] = &[
         "`impl_kernel_args!`; an `ArgConversion` of a program's own is `own` or made of fields",
     ),
     ("kernel/mod.rs", "pub use kernel_fn::trace_kernel", "tests of traces"),
-    ("kernel/mod.rs", "pub use word_buffer::{INLINE_WORDS, WordWriter}", "methods of `LaunchArg`, which is sealed"),
+    ("kernel/mod.rs", "pub use word_buffer::{INLINE_WORDS, WordBuffer}", "methods of `LaunchArg`, which is sealed"),
     ("launch/inspect/plans.rs", "pub fn plans<", "measurements of the cost model: compiles alone"),
     ("launch/compile/ptx.rs", "pub struct CostedPlan ", "the same"),
     ("layout/mod.rs", "pub mod f2_matrix", "maps over F2, which the ptx back end computes with"),

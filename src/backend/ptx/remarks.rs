@@ -231,7 +231,7 @@ impl CodeRemarks {
     }
 
     /// Adds missed loop hints.
-    pub(super) fn missed_hints(&mut self, module: &Module, missed: Vec<(OpId, String)>) {
+    pub(super) fn loop_hints(&mut self, module: &Module, missed: Vec<(OpId, String)>) {
         let at = |id: OpId| module.location(module.op(id).loc).cloned();
         self.missed_loop_hints.extend(missed.into_iter().map(|(id, what)| (at(id), what)));
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use crate::cache::disk::ContentKey;
+use crate::cache::disk::ContentHash;
 use crate::error::{Error, Result};
 use crate::ir::PrintOptions;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, refuse_nested};
@@ -224,7 +224,7 @@ fn describe(
         launch.request(device)?;
     let start = if programmatic_launch { " dependent" } else { "" };
     let text = format!("{}{forms:?}{hints:?}{start}", module.to_text(PrintOptions::default()));
-    let hash = ContentKey::new(&[text.as_bytes()]).hex();
+    let hash = ContentHash::new(&[text.as_bytes()]).hex();
     let grid = launch.grid.checked(backend)?.unwrap_or([0; 3]);
     let blocks = grid.iter().map(|&n| u64::from(n)).product();
     let least = match device.as_gpu() {

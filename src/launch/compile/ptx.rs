@@ -14,7 +14,7 @@ use crate::backend::ptx::{
     self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind, StampedSteps,
 };
 use crate::backend::{Assembly, Hints, PlanOverride};
-use crate::cache::disk::{ContentKey, DiskCache};
+use crate::cache::disk::{ContentHash, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
 use crate::launch::inspect::dump::Dump;
@@ -533,9 +533,9 @@ fn assembled(
 
 /// Returns the cache key of machine code. The options of the assembler are in [`assemble`]; change
 /// the first part of the key with them.
-fn cubin_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentKey> {
+fn cubin_key(gpu: &Gpu, ptx: &str, assembly: Assembly) -> Result<ContentHash> {
     let (driver, target) = (gpu.driver_identity()?, gpu.target().to_string());
-    Ok(ContentKey::new(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
+    Ok(ContentHash::new(&[b"link 2", ptx.as_bytes(), target.as_bytes(), driver.as_bytes(), &assembly.key()]))
 }
 
 /// Encodes log and code as one entry of the disk cache: length of the log, log, code.

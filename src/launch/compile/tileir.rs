@@ -9,7 +9,7 @@ use super::tileir_route::{TileIrAssembler, assemblers};
 use crate::backend::ptx::ParamKind;
 use crate::backend::tileir::{self, Assembler, CompileOptions, Guards};
 use crate::backend::{Assembly, Hints};
-use crate::cache::disk::{ContentKey, DiskCache};
+use crate::cache::disk::{ContentHash, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::launch::inspect::dump::Dump;
@@ -171,10 +171,10 @@ pub(crate) fn assembled<X>(
 ) -> Result<(Vec<u8>, X)> {
     let key = |assembler: &str| {
         let target = format!("sm_{}", target.arch);
-        ContentKey::new(&[b"tileir 2", bytecode, target.as_bytes(), assembler.as_bytes(), &assembly.key()])
+        ContentHash::new(&[b"tileir 2", bytecode, target.as_bytes(), assembler.as_bytes(), &assembly.key()])
     };
     let disk = DiskCache::from_env();
-    let kept = |key: &ContentKey| {
+    let kept = |key: &ContentHash| {
         let cubin = disk.as_ref().and_then(|disk| disk.get(key))?;
         load(&cubin).ok().map(|loaded| (cubin, loaded))
     };

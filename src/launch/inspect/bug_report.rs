@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use super::doctor::doctor;
-use crate::cache::disk::ContentKey;
+use crate::cache::disk::ContentHash;
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::launch::compile::ptx::{TensorMapUse, generate};
@@ -41,7 +41,7 @@ impl Case<'_> {
         let Error::Compile { kernel, stage, mut log } = error else { return error };
         let text = self.trace.to_text(PrintOptions::default());
         let hash =
-            ContentKey::new(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.request).as_bytes()]).hex();
+            ContentHash::new(&[text.as_bytes(), format!("{:?} {:?}", self.device, self.request).as_bytes()]).hex();
         let own = folder.join(format!("{}-{}", name_for_file(self.kernel), &hash[..8]));
         let summary = format!(
             "kernel {} for {:?}, {:?}\n{stage} refused the generated code:\n{log}\n\n{}\n",

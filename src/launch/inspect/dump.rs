@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use crate::cache::disk::ContentKey;
+use crate::cache::disk::ContentHash;
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
 use crate::launch::file::name_for_file;
@@ -33,7 +33,7 @@ impl Dump {
 
     /// Returns the dump of a kernel in a folder, which an environment variable selects.
     pub fn to(folder: Option<OsString>, variable: &'static str, kernel: &str, module: &Module, salt: &str) -> Dump {
-        let hash = || ContentKey::new(&[text(module).as_bytes(), salt.as_bytes()]).hex();
+        let hash = || ContentHash::new(&[text(module).as_bytes(), salt.as_bytes()]).hex();
         let stem = |folder| PathBuf::from(folder).join(format!("{}-{}", name_for_file(kernel), &hash()[..8]));
         Dump { stem: folder.map(stem), variable }
     }

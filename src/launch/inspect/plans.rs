@@ -3,7 +3,7 @@
 use super::text::traced;
 use crate::backend::ptx::LaunchInfo;
 use crate::error::Result;
-use crate::kernel::{Arguments, Bound, Kernel, KernelArgs, WordWriter};
+use crate::kernel::{Arguments, Bound, Kernel, KernelArgs, WordBuffer};
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::ptx::{CostedPlan, plans};
 use crate::launch::options::Launch;
@@ -31,7 +31,7 @@ impl Launch<'_> {
         let bound = Bound::new(&kernel, &args);
         let call = bound.call();
         let (module, _) = traced(&call)?;
-        let mut words = WordWriter::default();
+        let mut words = WordBuffer::default();
         call.args().pack(&mut |word| words.push(word));
         plans(&module, target, self.hints, LaunchInfo { grid, params: words.words() }, all)
     }

@@ -3,7 +3,7 @@
 use super::remarks::Remarks;
 use super::text::traced;
 use crate::error::Result;
-use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordBuffer};
 use crate::launch::options::Launch;
 use crate::pass::Work;
 use crate::runtime::{Backend, Device};
@@ -47,7 +47,7 @@ impl Launch<'_> {
     #[track_caller]
     pub(crate) fn work_over(&self, grid: [u32; 3], call: &Call<'_>) -> Result<Work> {
         let (module, _) = traced(call)?;
-        let mut words = WordWriter::default();
+        let mut words = WordBuffer::default();
         call.args().pack(&mut |word| words.push(word));
         Ok(Work::new(&module, &module.entries[0], grid, words.words()))
     }

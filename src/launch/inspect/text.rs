@@ -8,7 +8,7 @@ use crate::backend::cpu::Checks;
 use crate::backend::{Hints, tileir};
 use crate::error::{Error, Result};
 use crate::ir::{Module, PrintOptions};
-use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordBuffer};
 use crate::launch::checks::Recorded;
 use crate::launch::compile::check_hints::check_hints;
 use crate::launch::compile::offline_ptxas::{self, settled};
@@ -81,7 +81,7 @@ pub struct Inspection {
     checks: Option<Checks>,
     exact: bool,
     /// Parameter words and arguments, for proofs.
-    given: (WordWriter, Vec<Argument>),
+    given: (WordBuffer, Vec<Argument>),
 }
 
 impl fmt::Debug for Inspection {

@@ -12,7 +12,7 @@ use super::inspect::remarks::Remarks;
 use super::options::Launch;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::{Module, PrintOptions, Value};
-use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordWriter};
+use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs, WordBuffer};
 use crate::pass::{self, Argument, Property, Symbol, Verdict};
 use crate::runtime::Backend;
 use crate::util::report;
@@ -226,8 +226,8 @@ pub(super) fn unproved(kernel: &str, verdicts: impl IntoIterator<Item = (Propert
 
 /// Returns the parameter words of a call, and the names of the arguments that they belong to. The
 /// sizes of allocations are unknown.
-pub(super) fn proof_arguments(call: &Call<'_>) -> (WordWriter, Vec<Argument>) {
-    let mut words = WordWriter::default();
+pub(super) fn proof_arguments(call: &Call<'_>) -> (WordBuffer, Vec<Argument>) {
+    let mut words = WordBuffer::default();
     call.args().pack(&mut |word| words.push(word));
     let arguments = argument_names(call).into_iter().map(|name| Argument { name, bytes: None }).collect();
     (words, arguments)

@@ -18,7 +18,7 @@ use crate::cache::kernel_cache::{Identity, IdentityRef, MemoryCache, Slot, hash_
 use crate::cache::trace_hash::hash_trace;
 use crate::error::{Error, Result};
 use crate::ir::{Module, Type, verify};
-use crate::kernel::{Call, StoredConstant, WordWriter};
+use crate::kernel::{Call, StoredConstant, WordBuffer};
 use crate::launch::inspect::remarks::Stages;
 use crate::launch::options::{CompileRequest, Launch};
 use crate::launch::run::make;
@@ -57,8 +57,8 @@ impl ProvedKernel {
     }
 
     /// Returns the grid, and the words that a proof depends on.
-    fn key(&self, grid: [u32; 3], words: &[u64]) -> WordWriter {
-        let mut key = WordWriter::default();
+    fn key(&self, grid: [u32; 3], words: &[u64]) -> WordBuffer {
+        let mut key = WordBuffer::default();
         grid.iter().for_each(|&blocks| key.push(blocks.into()));
         words.iter().zip(&self.numbers).filter(|(_, is_number)| **is_number).for_each(|(&word, _)| key.push(word));
         key
@@ -129,7 +129,7 @@ impl Launch<'_> {
         make(call.args(), device)?;
         let slot = traced(call, device, request)?;
         let kernel = slot.get().expect("a slot that was traced is filled");
-        let mut words = WordWriter::default();
+        let mut words = WordBuffer::default();
         call.args().pack(&mut |word| words.push(word));
         let key = kernel.key(grid, words.words());
         if let Some(code) = kernel.find(key.words()) {

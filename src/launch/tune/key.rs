@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 
 use crate::backend::ptx::OptimizationSet;
-use crate::cache::disk::ContentKey;
+use crate::cache::disk::ContentHash;
 use crate::error::Result;
 use crate::launch::compile::ptx::optimizations_from_env;
 use crate::launch::options::{CompileRequest, Launch};
@@ -127,7 +127,7 @@ pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
 /// Returns a hash of texts, of 32 hexadecimal digits.
 pub(super) fn hash(texts: &[String]) -> String {
     let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
-    ContentKey::new(&texts).hex()[..32].to_owned()
+    ContentHash::new(&texts).hex()[..32].to_owned()
 }
 
 #[cfg(test)]

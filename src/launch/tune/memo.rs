@@ -7,7 +7,7 @@ use super::options::Tuner;
 use super::precompile::hash_of;
 use super::record::{Record, Records, Trial};
 use super::result::{Origin, TuningResult};
-use crate::cache::disk::{ContentKey, DiskCache};
+use crate::cache::disk::{ContentHash, DiskCache};
 use crate::error::{Error, Result};
 use crate::runtime::Device;
 
@@ -86,11 +86,11 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     }
 }
 
-fn content_key(key: &TuneKey) -> ContentKey {
+fn content_key(key: &TuneKey) -> ContentHash {
     let parts = key.parts();
     let mut all = vec![&b"tune 2"[..]];
     all.extend(parts.iter().map(|(_, value)| value.as_bytes()));
-    ContentKey::new(&all)
+    ContentHash::new(&all)
 }
 
 /// Decodes the index of the best configuration.

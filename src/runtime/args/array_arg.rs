@@ -10,7 +10,7 @@ use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
 use crate::ir::MAX_TILE_ELEMENTS;
-use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordBuffer, arrives_as_it_is};
 use crate::pass::Symbol;
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::{Memory, MemoryUse};
@@ -140,7 +140,7 @@ macro_rules! array_argument {
             fn into_output(self) {}
 
             #[inline]
-            fn key(&self, key: &mut WordWriter) {
+            fn key(&self, key: &mut WordBuffer) {
                 key.push(specialization_word(facts::<T, R>(address_of::<T, R>(&self.memory, &self.layout), &self.layout)));
             }
 
@@ -317,7 +317,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpec<T, R> {
 
     fn into_output(self) {}
 
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         key.push(specialization_word(self.facts()));
     }
 
@@ -362,7 +362,7 @@ impl<T: Element, const R: usize> LaunchArg for ArraySpecMut<T, R> {
 
     fn into_output(self) {}
 
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         self.0.key(key);
     }
 
@@ -389,7 +389,7 @@ mod tests {
     use crate::runtime::Device;
 
     fn facts_of(arg: &impl LaunchArg) -> u64 {
-        let mut key = WordWriter::default();
+        let mut key = WordBuffer::default();
         arg.key(&mut key);
         key.words()[0]
     }

@@ -3,7 +3,7 @@
 use super::array_arg::address_of;
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
-use crate::kernel::{ArgSignature, LaunchArg, RawPtr, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, RawPtr, WordBuffer, arrives_as_it_is};
 use crate::runtime::array::array::DeviceArray;
 use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
@@ -53,7 +53,7 @@ macro_rules! by_pointer {
             fn into_output(self) {}
 
             #[inline]
-            fn key(&self, key: &mut WordWriter) {
+            fn key(&self, key: &mut WordBuffer) {
                 self.pointer().key(key);
             }
 

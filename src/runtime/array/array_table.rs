@@ -8,7 +8,7 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::ByteSized;
 use crate::error::{Error, Result};
-use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordBuffer, arrives_as_it_is};
 use crate::runtime::args::array_arg::{Form, form, specialization_word};
 use crate::runtime::device::device::Device;
 use crate::runtime::graph::GraphResource;
@@ -190,7 +190,7 @@ macro_rules! table_argument {
             fn into_output(self) {}
 
             #[inline]
-            fn key(&self, key: &mut WordWriter) {
+            fn key(&self, key: &mut WordBuffer) {
                 key.push(specialization_word(self.list.facts));
             }
 

@@ -8,7 +8,7 @@ use super::memory::MemoryUse;
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordBuffer, arrives_as_it_is};
 use crate::runtime::device::device::Device;
 use crate::sealed::Sealed;
 use crate::tile::{ArrayInfo, ArrayMut, Tracer};
@@ -92,7 +92,7 @@ impl<T: Element, const R: usize> LaunchArg for NewArray<T, R> {
     type Traced = ArrayMut<T, R>;
     type Output = DeviceArray<T, R>;
 
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         key.push(crate::runtime::args::array_arg::specialization_word(self.facts()));
     }
 

@@ -7,7 +7,7 @@ use super::view::{DeviceView, DeviceViewMut};
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::{ArgSignature, LaunchArg, WordWriter, arrives_as_it_is};
+use crate::kernel::{ArgSignature, LaunchArg, WordBuffer, arrives_as_it_is};
 use crate::ops::TiledView;
 use crate::sealed::Sealed;
 use crate::tile::{Array, ArrayMut, Tracer};
@@ -124,7 +124,7 @@ macro_rules! partition_of {
             fn into_output(self) {}
 
             #[inline]
-            fn key(&self, key: &mut WordWriter) {
+            fn key(&self, key: &mut WordBuffer) {
                 self.array.key(key);
                 self.tile.iter().for_each(|&extent| key.push(extent as u64));
             }

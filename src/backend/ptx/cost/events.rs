@@ -404,7 +404,7 @@ impl EventBuilder<'_, '_> {
     fn step(&mut self, step: &Step, events: &mut Vec<Event>) {
         let context = self.op_costs.context;
         match step {
-            &Step::Sub(SubStep::MmaWait { pending }) => {
+            &Step::Sub(SubStep::MmaReadWait { pending }) => {
                 let what = EventKind::MmaWait { pending: pending as usize };
                 self.push(events, step, "mma_wait".to_owned(), what);
             }

@@ -99,9 +99,9 @@ pub fn lower<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> Lo
         lowering.report.errors.push(Diagnostic::new(message, None));
     }
     let missed = lowering.info.missed_loop_hints(&lowering.schedule, &rejected_loads);
-    lowering.report.remarks.missed_hints(lowering.module, missed);
+    lowering.report.remarks.loop_hints(lowering.module, missed);
     let missed = lowering.info.missed_operand_buffers(&lowering.schedule);
-    lowering.report.remarks.missed_hints(lowering.module, missed);
+    lowering.report.remarks.loop_hints(lowering.module, missed);
     let mut direct = lowering.info.missed_copies(&lowering.schedule);
     direct.extend(lowering.info.missed_stores());
     lowering.report.remarks.direct_accesses(direct);

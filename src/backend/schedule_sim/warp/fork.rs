@@ -119,7 +119,7 @@ impl<'a> Partition<'a> {
         match step {
             &Step::Deferred(id) | &Step::Exec(id) => is_pure(id),
             Step::StripMine(strip_mine) => strip_mine.ops().all(is_pure),
-            &Step::Sub(SubStep::MmaWait { pending }) => self.in_flight.len() <= pending as usize,
+            &Step::Sub(SubStep::MmaReadWait { pending }) => self.in_flight.len() <= pending as usize,
             Step::Sub(SubStep::Barrier { .. }) => self.kernel.groups == 1,
             Step::MmaWait(wait) => self.in_flight.len() <= wait.pending,
             Step::For(plan) => plan.cp_async.is_none(),

@@ -121,7 +121,7 @@ impl<'a> Partition<'a> {
             Step::MmaWait(wait) => self.mma_wait(shared, wait)?,
             // Other sub-steps have no effect on tiles.
             Step::Sub(part) => {
-                if let &SubStep::MmaWait { pending } = part {
+                if let &SubStep::MmaReadWait { pending } = part {
                     self.mma_wait_operands(shared, pending as usize)?;
                 }
                 self.barrier_count += u64::from(matches!(part, SubStep::Barrier { .. }));

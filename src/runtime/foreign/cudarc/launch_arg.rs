@@ -13,7 +13,7 @@ use super::{BorrowedArray, Counted, Operands, Read, Token, Write, failed, read, 
 use crate::backend::ParamWord;
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::kernel::{ArgConversion, ArgSignature, IntoKernelArg, LaunchArg, WordWriter};
+use crate::kernel::{ArgConversion, ArgSignature, IntoKernelArg, LaunchArg, WordBuffer};
 use crate::runtime::array::memory::MemoryUse;
 use crate::runtime::array::strided::Strided;
 use crate::runtime::array::view::{DeviceView, DeviceViewMut};
@@ -118,7 +118,7 @@ macro_rules! slice_argument {
                 self.0.made()
             }
 
-            fn key(&self, key: &mut WordWriter) {
+            fn key(&self, key: &mut WordBuffer) {
                 self.view().key(key);
             }
 

@@ -1,7 +1,7 @@
 //! Guarantees of unsafe code that users cannot claim: an argument that writes through a shared
 //! reference.
 
-use cutlet::kernel::{ArgSignature, IntoKernelArg, LaunchArg, WordWriter};
+use cutlet::kernel::{ArgSignature, IntoKernelArg, LaunchArg, WordBuffer};
 use cutlet::prelude::*;
 
 struct Shared<'a>(&'a cutlet::DeviceArray<i32, 1>);
@@ -10,7 +10,7 @@ impl LaunchArg for Shared<'_> {
     type Traced = ArrayMut<i32, 1>;
     type Output = ();
     fn into_output(self) {}
-    fn key(&self, key: &mut WordWriter) {
+    fn key(&self, key: &mut WordBuffer) {
         self.0.key(key)
     }
     fn forms(&self, out: &mut Vec<ArgSignature>) {

@@ -14,13 +14,9 @@ impl Lowering<'_> {
             let &Step::ConsumerTryWait(channel) = step else { continue };
             let channel = channel as usize;
             let state = begins.then(|| {
-                let (barrier, stage, _) = self.next_stage_addresses(channel, false);
-                let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32));
-                TryWaitState {
-                    is_full: self.b.copy(Operand::Imm(0), RegClass::Pred),
-                    full_barrier: barrier,
-                    smem: stage,
-                }
+                let next = self.next_stage(channel, false);
+                let [full_barrier, smem] = [next.full_barrier, next.smem].map(|at| self.b.copy(at, RegClass::B32));
+                TryWaitState { is_full: self.b.copy(Operand::Imm(0), RegClass::Pred), full_barrier, smem }
             });
             let Some(pipelines) = self.sync.pipelines.as_mut() else { continue };
             pipelines.try_wait[channel] = state;
@@ -32,9 +28,9 @@ impl Lowering<'_> {
         let Some(state) = self.sync.pipelines.as_ref().and_then(|pipelines| pipelines.try_wait[channel]) else {
             return;
         };
-        let (barrier, stage, parity) = self.next_stage_addresses(channel, true);
-        self.b.mov_to(state.full_barrier, barrier);
-        self.b.mov_to(state.smem, stage);
-        self.b.mbarrier_test(state.is_full, &Addr::new(state.full_barrier, 0), parity);
+        let next = self.next_stage(channel, true);
+        self.b.mov_to(state.full_barrier, next.full_barrier);
+        self.b.mov_to(state.smem, next.smem);
+        self.b.mbarrier_test(state.is_full, &Addr::new(state.full_barrier, 0), next.parity);
     }
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use super::core::Lowering;
 use super::instrument::stamp_state::WaitKey;
-use super::sync_state::{AcquiredStage, PipelineState, TryWaitState};
+use super::sync_state::{AcquiredStage, PipelineState, StageHandle, TryWaitState};
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::plan::planned_kernel::{EMPTY_BARRIER_OFFSET, STAGE_BARRIER_BYTES};
 use crate::backend::ptx::remarks::DataPath;
@@ -45,20 +45,20 @@ impl Lowering<'_> {
         (barrier, b.add(Ty::U32, stage, buffers.smem.offset))
     }
 
-    /// Returns the addresses of the current stage and its parity, then advances the pipeline.
-    pub fn take_stage(&mut self, channel: usize) -> (Operand, Operand, Operand) {
+    /// Returns the current stage of the pipeline of a channel, then advances the pipeline.
+    pub fn current_stage_and_advance(&mut self, channel: usize) -> StageHandle {
         let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
         let pipeline = pipelines.warp_spec.channels[channel].pipeline;
         let (parity, state) = (pipelines.states[pipeline].parity, pipelines.try_wait[channel]);
-        let now = self.b.copy(parity, RegClass::B32).into();
-        if let Some(TryWaitState { full_barrier: barrier, smem: stage, .. }) = state {
+        let parity = self.b.copy(parity, RegClass::B32).into();
+        if let Some(TryWaitState { full_barrier, smem, .. }) = state {
             // A loop with try-waits advances there.
-            let [barrier, stage] = [barrier, stage].map(|place| self.b.copy(place, RegClass::B32).into());
-            return (barrier, stage, now);
+            let [full_barrier, smem] = [full_barrier, smem].map(|place| self.b.copy(place, RegClass::B32).into());
+            return StageHandle { full_barrier, smem, parity };
         }
-        let (barrier, stage) = self.stage_addresses(pipeline);
+        let (full_barrier, smem) = self.stage_addresses(pipeline);
         self.advance(pipeline);
-        (barrier, stage, now)
+        StageHandle { full_barrier, smem, parity }
     }
 
     /// Advances to the next stage.
@@ -80,15 +80,16 @@ impl Lowering<'_> {
         b.mov_to(parity, turned);
     }
 
-    /// Returns the addresses and the parity of the next stage to acquire. `advances`: the previous
-    /// stage is acquired, so the pipeline advances first.
-    pub fn next_stage_addresses(&mut self, channel: usize, advances: bool) -> (Operand, Operand, Reg) {
+    /// Returns the next stage to acquire. `advances`: the previous stage is acquired, so the
+    /// pipeline advances first.
+    pub fn next_stage(&mut self, channel: usize, advances: bool) -> StageHandle {
         let pipeline = self.sync.pipelines.as_ref().expect("pipelines").warp_spec.channels[channel].pipeline;
         if advances {
             self.advance(pipeline);
         }
-        let (barrier, stage) = self.stage_addresses(pipeline);
-        (barrier, stage, self.sync.pipelines.as_ref().expect("pipelines").states[pipeline].parity)
+        let (full_barrier, smem) = self.stage_addresses(pipeline);
+        let parity = self.sync.pipelines.as_ref().expect("pipelines").states[pipeline].parity.into();
+        StageHandle { full_barrier, smem, parity }
     }
 
     /// Advances by `count` stages, less than two rounds of the pipeline.
@@ -107,9 +108,9 @@ impl Lowering<'_> {
 
     /// Waits for an empty stage. Returns the address of its full barrier and of its data.
     pub fn producer_acquire(&mut self, channel: usize) -> (Addr, Reg) {
-        let (barrier, stage, parity) = self.take_stage(channel);
-        let barrier = Addr::new(self.b.reg(barrier, RegClass::B32), 0);
-        let stage = self.b.reg(stage, RegClass::B32);
+        let StageHandle { full_barrier, smem, parity } = self.current_stage_and_advance(channel);
+        let barrier = Addr::new(self.b.reg(full_barrier, RegClass::B32), 0);
+        let stage = self.b.reg(smem, RegClass::B32);
         let before = self.b.xor(Ty::B32, parity, 1u32);
         let load = self.first_load(channel);
         let step = format!("the wait for an empty stage of channel {channel}");
@@ -122,14 +123,14 @@ impl Lowering<'_> {
     /// Acquires the next stage of a channel for the consumers, without a wait.
     pub fn consumer_advance(&mut self, channel: usize) {
         self.remark_channel(channel);
-        let (barrier, stage, parity) = self.take_stage(channel);
-        let barrier = self.b.reg(barrier, RegClass::B32);
+        let StageHandle { full_barrier, smem, parity } = self.current_stage_and_advance(channel);
+        let full_barrier = self.b.reg(full_barrier, RegClass::B32);
         let parity = Some(self.b.reg(parity, RegClass::B32));
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         let this = &pipelines.warp_spec.channels[channel];
-        pipelines.acquired[channel] = Some(AcquiredStage { full_barrier: barrier, smem: stage, parity });
+        pipelines.acquired[channel] = Some(AcquiredStage { full_barrier, smem, parity });
         for load in &this.loads {
-            let address = self.b.add(Ty::U32, stage, load.smem_offset);
+            let address = self.b.add(Ty::U32, smem, load.smem_offset);
             let address = match pipelines.data_partition {
                 Some(partition) if load.partitions > 1 => {
                     self.b.mad(Ty::U32, partition, i64::from(load.bytes / load.partitions), address)

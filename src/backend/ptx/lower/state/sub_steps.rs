@@ -20,7 +20,7 @@ impl Lowering<'_> {
     pub fn scheduled_barrier(&mut self) -> Lowered {
         while let Some(sub_step) = self.smem.sub_steps.pop_front() {
             match sub_step {
-                SubStep::MmaWait { .. } | SubStep::TmaStoreWait { .. } => self.synchronize(sub_step)?,
+                SubStep::MmaReadWait { .. } | SubStep::TmaStoreWait { .. } => self.synchronize(sub_step)?,
                 SubStep::Barrier { .. } => return self.synchronize(sub_step),
                 _ => break,
             }
@@ -106,7 +106,7 @@ impl Lowering<'_> {
 
     fn synchronize(&mut self, sub_step: SubStep) -> Lowered {
         match sub_step {
-            SubStep::MmaWait { pending } => self.wait_for_operands(pending as usize),
+            SubStep::MmaReadWait { pending } => self.wait_for_operands(pending as usize),
             SubStep::TmaStoreWait { complete: written } => {
                 let start = self.stamp_start();
                 self.b.bulk_wait_group(0, !written);

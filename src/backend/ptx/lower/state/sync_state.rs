@@ -148,6 +148,17 @@ pub struct PipelineState {
     pub parity: Reg,
 }
 
+/// Addresses and parity of one stage of a pipeline.
+#[derive(Clone, Copy, Debug)]
+pub struct StageHandle {
+    /// Address of the full barrier.
+    pub full_barrier: Operand,
+    /// Address of the data.
+    pub smem: Operand,
+    /// Parity of the phase in which the full barrier completes.
+    pub parity: Operand,
+}
+
 /// A stage that consumers have acquired.
 #[derive(Clone, Copy, Debug)]
 pub struct AcquiredStage {

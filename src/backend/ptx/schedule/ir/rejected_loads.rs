@@ -1,7 +1,7 @@
 //! Rejected loads: the loads that the producer does not issue, or that `cp.async` does not copy,
 //! with the reasons.
 //!
-//! `warp_specialize/plan` returns them; `pipeline/missed_hints` prints them as remarks.
+//! `warp_specialize/plan` returns them; `pipeline/loop_remarks` prints them as remarks.
 
 use std::fmt;
 

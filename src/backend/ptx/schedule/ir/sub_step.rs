@@ -32,7 +32,7 @@ pub enum SubStep {
     SmemOverflow { bytes: u32, of: u32 },
     /// Waits until at most `pending` MMA groups are in flight: a later write overlaps an operand of
     /// the other ones.
-    MmaWait { pending: u32 },
+    MmaReadWait { pending: u32 },
     /// Two slots for the operands that threads write in the next loop. Consecutive iterations
     /// alternate between them: the steps of an iteration name the first one, and the MMAs that the
     /// previous iteration has issued read the second one.
@@ -108,7 +108,7 @@ impl ConversionPlan {
 impl SubStep {
     /// Returns true if the sub-step waits for other threads or for an asynchronous operation.
     pub fn synchronizes(&self) -> bool {
-        matches!(self, SubStep::MmaWait { .. } | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
+        matches!(self, SubStep::MmaReadWait { .. } | SubStep::TmaStoreWait { .. } | SubStep::Barrier { .. })
     }
 }
 
@@ -155,7 +155,7 @@ impl Display for SubStep {
             SubStep::GlobalAccess(id) => write!(f, "global_access {}", id.index()),
             SubStep::Split { count, in_flight } => write!(f, "split {count}, {in_flight} in flight"),
             SubStep::SmemOverflow { bytes, of } => write!(f, "smem overflow: {bytes} of {of}"),
-            SubStep::MmaWait { pending } => write!(f, "mma_wait operands pending {pending}"),
+            SubStep::MmaReadWait { pending } => write!(f, "mma_read_wait pending {pending}"),
             SubStep::DoubleBuffer(buffer) => range(f, "double_buffer", buffer),
             SubStep::TmaStoreWait { complete: false } => f.write_str("tma_store_wait read"),
             SubStep::TmaStoreWait { complete: true } => f.write_str("tma_store_wait"),

@@ -7,8 +7,8 @@
 //! * `exp_order` — two consumer groups evaluate `exp2` one after another
 //! * `hoist_conversions` — hoists layout conversions of loop invariants
 //! * `hoist_operands` — hoists operands of MMAs that threads write to shared memory
-//! * `missed_copies` — the loads of loops that are not asynchronous, with the reasons
-//! * `missed_hints` — reports loop hints that were not satisfied
+//! * `load_remarks` — the loads of loops that are not asynchronous, with the reasons
+//! * `loop_remarks` — loop hints that were not satisfied, and loops without a producer
 //! * `mma_carry` — MMAs in flight across a back edge or a side-effect-free branch
 //! * `mma_groups` — MMAs issued together under one `commit_group`
 //! * `mma_order` — consumer groups issue their MMAs one after another
@@ -22,8 +22,8 @@ pub mod cp_async;
 pub mod exp_order;
 pub mod hoist_conversions;
 pub mod hoist_operands;
-pub mod missed_copies;
-pub mod missed_hints;
+pub mod load_remarks;
+pub mod loop_remarks;
 pub mod mma_carry;
 pub mod mma_groups;
 pub mod mma_order;

@@ -54,7 +54,7 @@ impl SubStepBuilder<'_, '_> {
         let pending = self.in_flight.len() - 1 - last;
         let pending = self.sunk_waits.drain(..).map(|(pending, _)| pending).fold(pending, usize::min);
         self.complete_mmas(pending);
-        self.sub_steps.push(SubStep::MmaWait { pending: pending as u32 });
+        self.sub_steps.push(SubStep::MmaReadWait { pending: pending as u32 });
     }
 
     /// Inserts a barrier, with the waits for TMA stores that precede it. `always`: a step needs the

@@ -138,7 +138,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     /// Verifies a sub-step. A wait for the operands of MMAs completes at least one group.
     fn sub_step(&mut self, sub_step: &SubStep) -> VerifyResult {
         match *sub_step {
-            SubStep::MmaWait { pending } => match self.in_flight.len().checked_sub(pending as usize) {
+            SubStep::MmaReadWait { pending } => match self.in_flight.len().checked_sub(pending as usize) {
                 None | Some(0) => Err(format!("no MMA is in flight beside {pending} pending groups")),
                 Some(completed) => {
                     self.in_flight.drain(..completed);

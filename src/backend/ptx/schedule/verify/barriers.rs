@@ -143,7 +143,7 @@ enum SubStepShape<'a> {
 impl<'a> SubStepShape<'a> {
     fn of(schedule: &'a Schedule, step: &'a Step) -> Option<SubStepShape<'a>> {
         Some(match step {
-            Step::Sub(SubStep::MmaWait { .. } | SubStep::Barrier { required: false }) => return None,
+            Step::Sub(SubStep::MmaReadWait { .. } | SubStep::Barrier { required: false }) => return None,
             Step::Sub(SubStep::SmemWrite(buffer)) => SubStepShape::SmemWrite(buffer.bytes),
             Step::Sub(SubStep::SmemRead(buffer)) => SubStepShape::SmemRead(buffer.bytes),
             &Step::Sub(SubStep::ConvertLayout(ConvertLayout { value, to, kind, plan })) => SubStepShape::ConvertLayout(
@@ -195,7 +195,7 @@ impl BarrierVerifier<'_, '_> {
                     let tma_store_reads = std::mem::take(&mut self.accessed.tma_store_reads);
                     self.accessed.read.extend(tma_store_reads);
                 }
-                &SubStep::MmaWait { pending } => self.accessed.after_mma_wait(pending as usize),
+                &SubStep::MmaReadWait { pending } => self.accessed.after_mma_wait(pending as usize),
                 part => {
                     self.is_allocated(part, &sub_steps[..at])?;
                     self.is_safe(part)?;

@@ -18,8 +18,7 @@ fn schedules_have_steps_of_each_kind() {
         words.extend(text.lines().filter_map(|line| line.split_whitespace().next().map(str::to_owned)));
         words
             .extend(text.contains("registers per iteration, live-out %").then(|| "a strip with a live-out".to_owned()));
-        let lines =
-            ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp", "mma_wait operands"];
+        let lines = ["tma_store_wait read", "barrier required", "order_wait mma", "order_wait exp", "mma_read_wait"];
         words.extend(
             lines
                 .into_iter()
@@ -38,7 +37,7 @@ fn schedules_have_steps_of_each_kind() {
         "barrier required",
         "order_wait mma",
         "order_wait exp",
-        "mma_wait operands",
+        "mma_read_wait",
     ];
     for word in steps.split(' ').chain(forms) {
         assert!(words.contains(word), "no schedule has a step `{word}`: {words:?}");
@@ -348,7 +347,7 @@ fn with_other_part_fields(part: SubStep, other: OpId) -> Vec<SubStep> {
         SubStep::SmemOverflow { bytes, of } => {
             vec![SubStep::SmemOverflow { bytes: bytes + 1, of }, SubStep::SmemOverflow { bytes, of: of + 1 }]
         }
-        SubStep::MmaWait { pending } => vec![SubStep::MmaWait { pending: pending + 1 }],
+        SubStep::MmaReadWait { pending } => vec![SubStep::MmaReadWait { pending: pending + 1 }],
         SubStep::DoubleBuffer(buffer) => buffers(buffer).into_iter().map(SubStep::DoubleBuffer).collect(),
         SubStep::TmaStoreWait { complete } => vec![SubStep::TmaStoreWait { complete: !complete }],
         SubStep::Barrier { required } => vec![SubStep::Barrier { required: !required }],

@@ -21,7 +21,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
             let [dropped, doubled] = match within {
                 SubStep::Barrier { required: false } => ["a barrier is left out", "a barrier is repeated"],
                 SubStep::Barrier { required: true } => ["a step without its barrier", "a step with two barriers"],
-                SubStep::MmaWait { .. } => ["no wait for MMAs before the barrier", "two waits for MMAs"],
+                SubStep::MmaReadWait { .. } => ["no wait for MMAs before the barrier", "two waits for MMAs"],
                 SubStep::TmaStoreWait { .. } => ["TMA is not waited for", "TMA is waited for twice"],
                 SubStep::ConvertLayout(_) => ["a change of layout is left out", "a layout is changed twice"],
                 SubStep::SmemWrite(_) | SubStep::SmemRead(_) => ["a place is not used", "a place is used twice"],
@@ -36,7 +36,7 @@ pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 at > 1 && schedule.sequences[body][at - 2] == Step::Sub(SubStep::TmaStoreWait { complete: true });
             let meets = |step: &Step| matches!(step, Step::Sub(SubStep::Barrier { .. }));
             // The order of an MMA wait and a TMA store wait is irrelevant.
-            let is_mma_wait = matches!(within, SubStep::MmaWait { .. });
+            let is_mma_wait = matches!(within, SubStep::MmaReadWait { .. });
             let waits = is_mma_wait && matches!(next, Step::Sub(SubStep::TmaStoreWait { .. }));
             // An earlier barrier has published the data of this read.
             let steps = &schedule.sequences[body];
@@ -106,8 +106,8 @@ fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)>
             ("other parts", SubStep::Split { count: 2 * count, in_flight }),
             ("other parts", SubStep::Split { count, in_flight: in_flight + 1 }),
         ],
-        SubStep::MmaWait { pending } => {
-            vec![("products land one group too few", SubStep::MmaWait { pending: pending + 1 })]
+        SubStep::MmaReadWait { pending } => {
+            vec![("products land one group too few", SubStep::MmaReadWait { pending: pending + 1 })]
         }
         SubStep::DoubleBuffer(slots) => vec![
             ("slots are elsewhere", SubStep::DoubleBuffer(moved(slots, slots.bytes))),

@@ -387,7 +387,7 @@ fn an_operand_is_written_while_mmas_of_the_previous_iteration_are_in_flight() {
     let schedule = &compiled.schedule;
     let slots = schedule.find("double_buffer").unwrap_or_else(|| panic!("{schedule}"));
     let end = slots + schedule[slots..].find("continue").unwrap();
-    assert!(schedule[slots..end].contains("smem_write") && !schedule.contains("mma_wait operands"), "{schedule}");
+    assert!(schedule[slots..end].contains("smem_write") && !schedule.contains("mma_read_wait"), "{schedule}");
     assert!(schedule[slots..end].contains("pending 1"), "{schedule}");
 }
 
@@ -396,7 +396,7 @@ fn words_are_loaded_after_the_mmas_in_flight_that_read_the_same_registers() {
     for steps in [1, 2] {
         let options = CompileOptions { num_stages: Some(2), schedule: true, ..CompileOptions::default() };
         let compiled = check_with(&product_through_registers(steps), &options).pop().unwrap();
-        assert!(!compiled.schedule.contains("mma_wait operands"), "an MMA is in flight:\n{}", compiled.schedule);
+        assert!(!compiled.schedule.contains("mma_read_wait"), "an MMA is in flight:\n{}", compiled.schedule);
         let text = &compiled.text;
         let issued = text.find("wgmma.mma_async").unwrap_or_else(|| panic!("{text}"));
         let written = text[..issued].rfind("barrier.cta.sync").unwrap_or_else(|| panic!("{text}"));
@@ -417,7 +417,7 @@ fn without_slots_an_operand_is_written_after_its_mmas() {
     let (_, module, options) = &operand_kernels()[1];
     let compiled = check_with(module, options).pop().unwrap();
     let schedule = &compiled.schedule;
-    let waits = schedule.find("mma_wait operands").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
+    let waits = schedule.find("mma_read_wait").unwrap_or_else(|| panic!("a product is in flight: {schedule}"));
     let next: Vec<&str> = schedule[waits..].lines().skip(1).take(2).map(str::trim).collect();
     assert!(next[0].starts_with("barrier") && next[1].starts_with("smem_write"), "{schedule}");
     let remarks = &compiled.remarks.missed_loop_hints;
@@ -429,7 +429,7 @@ fn an_mma_stays_in_flight_while_an_operand_of_another_one_is_written() {
     let options = CompileOptions { schedule: true, ..CompileOptions::default() };
     let compiled = check_with(&product_after_a_computed_one(), &options).pop().unwrap();
     let schedule = &compiled.schedule;
-    assert!(schedule.contains("smem_write") && !schedule.contains("mma_wait operands"), "{schedule}");
+    assert!(schedule.contains("smem_write") && !schedule.contains("mma_read_wait"), "{schedule}");
     let first = compiled.text.find("wgmma.commit_group").unwrap();
     let met = first + compiled.text[first..].find("barrier.cta.sync").unwrap();
     assert!(!compiled.text[first..met].contains("wgmma.wait_group.sync.aligned 0;"), "{}", compiled.text);

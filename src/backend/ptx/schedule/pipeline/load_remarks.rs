@@ -1,4 +1,4 @@
-//! Missed copies: the loads of loops that are not asynchronous, each with the first reason.
+//! Remarks of loads: the loads of loops that are not asynchronous, each with the first reason.
 
 use crate::backend::ptx::layout_inference::ViewShape;
 use crate::backend::ptx::optimizations::Optimization;

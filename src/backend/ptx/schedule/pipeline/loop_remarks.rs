@@ -1,5 +1,5 @@
-//! Missed loop hints: remarks for hints that were not satisfied (LLVM "missed" remarks), and for
-//! loops with MMAs that have no producer.
+//! Remarks of loops: hints that were not satisfied (LLVM "missed" remarks), and the reasons why
+//! loops with MMAs have no producer.
 
 use rustc_hash::FxHashMap;
 
