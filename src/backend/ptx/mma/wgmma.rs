@@ -106,7 +106,7 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<WgmmaPlan>, Rejection
     let swap_ab = direct(&request.a) && !direct(&request.b);
     let a_from_registers = swap_ab || !direct(&request.a);
     // Fallback: operands with elements of other than 16 bits are required to be contiguous along k.
-    attempt(request, types, swap_ab, a_from_registers).or_else(|| attempt(request, types, false, false))
+    attempt(request, types, swap_ab, a_from_registers).or_else(|_| attempt(request, types, false, false))
 }
 
 fn attempt(

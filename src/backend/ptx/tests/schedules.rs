@@ -22,6 +22,7 @@ use crate::backend::ptx::schedule::{
 };
 use crate::ir::{BlockId, OpId};
 use crate::pass;
+use crate::util::test_sample::one_in;
 
 /// Calls `visit` with the schedule of a kernel, if the kernel can be lowered.
 fn planned(
@@ -514,7 +515,7 @@ fn needs(info: &KernelInfo<'_>, schedule: &Schedule, sunk: &Step, early: &Step) 
 #[test]
 fn all_cases_run_with_the_verifiers() {
     // Verifiers of IR and schedules are debug assertions.
-    assert!(cfg!(debug_assertions) || every(2) > 1, "CUTLET_TESTS=all needs a build with debug assertions");
+    assert!(cfg!(debug_assertions) || one_in(2) > 1, "CUTLET_TESTS=all needs a build with debug assertions");
 }
 
 /// Number of consecutive mutants of a schedule of which one is verified.
