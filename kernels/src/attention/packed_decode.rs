@@ -33,7 +33,7 @@ use crate::launch::{Run, is_batch_invariant, num_multiprocessors};
 /// [`store_packed`](super::store_packed) writes both. The table is that of [`Pages`](super::Pages).
 #[derive(Clone, Copy, Debug)]
 pub struct PackedPages<'a> {
-    /// Codes and scales of keys. A page has 2ⁿ tokens, at least 16.
+    /// Codes and scales of keys. A page has 2ⁿ tokens, at least 16. Its scales are contiguous.
     pub keys: (PackedView<'a, i4, 4>, DeviceView<'a, f32, 4>),
     /// Codes and scales of values, of the same shapes.
     pub values: (PackedView<'a, i4, 4>, DeviceView<'a, f32, 4>),
@@ -49,8 +49,8 @@ const KEYS_OF_WARP: usize = 32;
 const ROWS: usize = 16;
 /// Blocks of a multiprocessor.
 const OCCUPANCY: u32 = 6;
-/// Stages of tiles that `cp.async` prefetches. Shared memory has space for those of six blocks.
-const STAGES: u32 = 3;
+/// Stages of tiles that `cp.async` prefetches. More stages are 1 % slower.
+const STAGES: u32 = 2;
 
 /// Constants of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,8 +67,8 @@ struct Form {
     parts: usize,
 }
 
-/// Codes and scales.
-type Codes = (PackedArray<i4, 4>, Array<f32, 4>);
+/// Codes, and scales with those of a page along one axis.
+type Codes = (PackedArray<i4, 4>, Array<f32, 3>);
 /// Results, logarithms and tickets of the parts.
 type Partial = (ArrayMut<f32, 5>, ArrayMut<f32, 4>, ArrayMut<i32, 2>);
 
@@ -138,7 +138,7 @@ fn decode<T: Number>(
         ct::require!(
             codes.extent(1).eq(ct::num_blocks(1)) & codes.extent(2).eq(page) & codes.extent(3).eq(group * groups)
         );
-        ct::require!(scales.extent(1).eq(ct::num_blocks(1)) & scales.extent(2).eq(page) & scales.extent(3).eq(groups));
+        ct::require!(scales.extent(1).eq(ct::num_blocks(1)) & scales.extent(2).eq(page * groups));
     }
     // Each warp has all queries: fragments outside of the loop instead of a copy in shared memory.
     let queries: Vec<Tile<T, 3>> = (0..groups)
@@ -154,10 +154,13 @@ fn decode<T: Number>(
         let of_page = page / n;
         let (number, tile) = (table.load_scalar((batch, j / of_page)), j % of_page);
         let seen = (j * n + ct::arange(0..n)).lt(length);
-        let load = |(codes, scales): Codes, g: usize| {
+        // The scales of a key are adjacent.
+        let [keys, values] = [keys, values]
+            .map(|(codes, scales)| (codes, scales.load((number, head, tile), [1, 1, n * groups]).reshape([n, groups])));
+        let load = |(codes, scales): (PackedArray<i4, 4>, Tile<f32, 2>), g: usize| {
             let (codes, offset) = with_offset::<T>(codes.load((number, head, tile, g), [1, 1, n, group]));
-            let scales = scales.load((number, head, tile, g), [1, 1, n, 1]).reshape([n]);
-            (codes.reshape([n, group]), offset, scales.reshape([warps, 1, of_warp]))
+            let scales = scales.extract((0, g), [n, 1]).reshape([warps, 1, of_warp]);
+            (codes.reshape([n, group]), offset, scales)
         };
         let scores = (0..groups).map(|g| {
             let (codes, offset, scales) = load(keys, g);
@@ -302,6 +305,8 @@ impl PackedDecode {
             page,
             parts,
         };
+        let of_pages = [keys.1.shape()[0], key_heads, page * groups];
+        let [keys, values] = [(keys.0, keys.1.reshape(of_pages)?), (values.0, values.1.reshape(of_pages)?)];
         let q = q.reshape([batch, key_heads, rows, dim])?;
         let out = out.reshape([batch, key_heads, rows, dim])?;
         let Scratch { results, logs, tickets, .. } = scratch;

@@ -124,11 +124,12 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<MmaSyncPlan>, String>
     })
 }
 
-/// The accumulator in the words of the instruction: registers read and registers written. They
-/// differ if a fragment has an element twice.
+/// The accumulator in the words of the instruction, which are read and written.
 pub(super) struct Accumulator {
-    pub read: Vec<Reg>,
-    pub written: Vec<Reg>,
+    words: Vec<Reg>,
+    /// Words with the elements of an earlier word: registers of their own, so that the words of an
+    /// instruction stay adjacent registers from one instruction to the next.
+    copies: Vec<bool>,
 }
 
 impl MmaSyncPlan {
@@ -159,22 +160,23 @@ impl MmaSyncPlan {
         let Instruction { m, n, k, .. } = self.tiling.instruction;
         let shape = MmaShape { m: m as u32, n: n as u32, k: k as u32 };
         let [batches, rows, columns] = self.tiling.repeats();
-        let count = words.read.len() >> (batches + rows + columns);
+        let count = words.words.len() >> (batches + rows + columns);
         let first = ((((batch << rows) | row) << columns) | column) * count;
-        let sums: Vec<Operand> = words.read[first..][..count].iter().map(|&r| r.into()).collect();
-        b.mma(shape, self.types, &words.written[first..][..count], left, right, &sums);
+        let words = &words.words[first..][..count];
+        let sums: Vec<Operand> = words.iter().map(|&r| r.into()).collect();
+        b.mma(shape, self.types, words, left, right, &sums);
     }
 
     /// Packs pairs of f16 elements into words; other accumulators are used in place.
     pub(super) fn open(&self, b: &mut Builder, acc: &[Reg]) -> Accumulator {
-        let mut words = Accumulator { read: Vec::new(), written: Vec::new() };
+        let mut words = Accumulator { words: Vec::new(), copies: Vec::new() };
         let packed = self.types.d == Ty::F16;
         let mut seen: Vec<(usize, Reg)> = Vec::new();
         for register in (0..self.acc.num_registers()).step_by(if packed { 2 } else { 1 }) {
             let slot = self.acc.canonical_register(register);
             if let Some((_, word)) = seen.iter().find(|(other, _)| *other == slot) {
-                words.read.push(*word);
-                words.written.push(b.fresh(word.class));
+                words.words.push(b.copy(*word, word.class));
+                words.copies.push(true);
                 continue;
             }
             let word = match packed {
@@ -184,8 +186,8 @@ impl MmaSyncPlan {
             if self.is_repeated(register) {
                 seen.push((slot, word));
             }
-            words.read.push(word);
-            words.written.push(word);
+            words.words.push(word);
+            words.copies.push(false);
         }
         words
     }
@@ -200,8 +202,8 @@ impl MmaSyncPlan {
         if self.types.d != Ty::F16 {
             return;
         }
-        for (pair, (&word, &written)) in words.read.iter().zip(&words.written).enumerate() {
-            if word != written {
+        for (pair, (&word, &is_copy)) in words.words.iter().zip(&words.copies).enumerate() {
+            if is_copy {
                 continue;
             }
             let [low, high] = [0, 1].map(|half| self.acc.canonical_register(2 * pair + half));
