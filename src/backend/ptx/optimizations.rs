@@ -97,7 +97,7 @@ registry! {
     ExpOrder, "exp_order", "schedule/pipeline/exp_order", "Consumer groups that evaluate `exp2` one after another.";
     HoistInvariants, "hoist_invariants", "lower/control_flow", "Invariant instructions before loops with MMAs.";
     PrefetchMaps, "prefetch_maps", "lower/async_ops/tma_store", "Prefetches of the tensor maps of stores.";
-    PrefetchBoxes, "prefetch_boxes", "lower/async_ops/tma_pipeline", "Prefetches to L2 of tiles whose pipeline has one stage.";
+    PrefetchBoxes, "prefetch_boxes", "lower/async_ops/tma_pipeline", "Prefetches to L2 of tiles whose pipeline has one stage, and of tiles that consumers load around the main loop.";
     UnalignedLoad, "unaligned_load", "lower/memory/unaligned_load", "Vectors for loads at a known misalignment.";
     VectorAtomics, "vector_atomics", "lower/memory/atomic", "Vector atomic additions (sm_90).";
     PackedHalves, "packed_halves", "lower/state/elementwise", "Two f16 or bf16 elements per instruction.";

@@ -243,6 +243,7 @@ fn may_write(partition: &Partition<'_>) -> Result<bool, Fault> {
         step,
         Some(
             Step::Produce(_)
+                | Step::Prefetch(_)
                 | Step::ConsumerWait(_)
                 | Step::ConsumerTryWait(_)
                 | Step::ConsumerRelease(_)

@@ -368,6 +368,7 @@ impl EventBuilder<'_, '_> {
             Step::Deferred(_)
             | Step::LocalLoad(_)
             | Step::Produce(_)
+            | Step::Prefetch(_)
             | Step::Advance(_)
             | Step::ConsumerWait(_)
             | Step::MmaWait(_)
@@ -408,8 +409,8 @@ impl EventBuilder<'_, '_> {
                 let what = EventKind::MmaWait { pending: pending as usize };
                 self.push(events, step, "mma_wait".to_owned(), what);
             }
-            // Other sub-steps are part of the cost of their op.
-            Step::Deferred(_) | Step::End(_) | Step::Sub(_) => {}
+            // Other sub-steps are part of the cost of their op. Prefetches take no time of the consumers.
+            Step::Deferred(_) | Step::Prefetch(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.exec(step, id, events),
             &Step::LocalLoad(id) => {
                 let tile = context.module.op(id).results[0];

@@ -54,6 +54,7 @@ impl Lowering<'_> {
             Step::Mma(plan) => plan.ops[plan.ops.len() - 1],
             &Step::Produce(channel) => warp_spec().producer_anchor_or_store(channel).expect("an op"),
             &Step::Advance(channel) => warp_spec().consumer_anchor_or_store(channel).expect("an op"),
+            &Step::Prefetch(load) => load,
             Step::MmaWait(wait) => wait.mma,
             &Step::ConsumerTryWait(channel) => warp_spec().consumer_anchor(channel).expect("a load"),
             Step::ConsumerWait(wait) => warp_spec().consumer_anchor_or_store(wait.channel).expect("an op"),
@@ -118,6 +119,7 @@ impl Lowering<'_> {
             }
             Step::Mma(plan) => lowering.mma_group(plan),
             &Step::Produce(channel) => lowering.produce(channel as usize),
+            &Step::Prefetch(load) => lowering.prefetch_tile(load),
             &Step::Advance(channel) => {
                 lowering.consumer_advance(channel as usize);
                 Ok(())

@@ -183,6 +183,7 @@ impl ScheduleBuilder<'_, '_> {
             || self.warp_spec().is_some_and(|warp_spec| {
                 warp_spec.producer_ops.contains(&id)
                     || warp_spec.is_producer_load(id)
+                    || warp_spec.prefetches.contains_key(&id)
                     || warp_spec.staging_channel_of(id).is_some()
             })
     }
@@ -280,6 +281,7 @@ impl ScheduleBuilder<'_, '_> {
 
     fn load(&self, id: OpId) -> Step {
         let (channel, is_aux) = match self.schedule.load_path(id) {
+            LoadPath::Direct if self.role == WarpRole::Producer => return Step::Prefetch(id),
             LoadPath::Direct => return Step::Exec(id),
             LoadPath::CpAsync { thread_private: true } => return Step::LocalLoad(id),
             LoadPath::CpAsync { thread_private: false } => return Step::Deferred(id),

@@ -3,6 +3,7 @@
 mod hoisted_operands;
 mod joined_operands;
 mod operand_boxes;
+mod prefetch;
 mod ragged;
 mod text;
 
@@ -99,6 +100,7 @@ pub fn kernels() -> Vec<(String, Module, CompileOptions)> {
         ragged::columns(),
     ]);
     kernels.extend(hoisted_operands::kernels());
+    kernels.push(prefetch::kernel());
     kernels.extend(joined_operands::kernels());
     kernels.extend(operand_boxes::kernels());
     kernels.extend(sync::mma_order::kernels().into_iter().chain(aux_loads::kernels()));

@@ -123,7 +123,7 @@ impl<'a> Partition<'a> {
             Step::Sub(SubStep::Barrier { .. }) => self.kernel.groups == 1,
             Step::MmaWait(wait) => self.in_flight.len() <= wait.pending,
             Step::For(plan) => plan.cp_async.is_none(),
-            Step::Sub(_) | Step::If { .. } | Step::Advance(_) | Step::OrderWait { .. } => true,
+            Step::Sub(_) | Step::If { .. } | Step::Advance(_) | Step::Prefetch(_) | Step::OrderWait { .. } => true,
             &Step::End(id) => self.is_end_local(id),
             Step::PrivatizedAtomic(_)
             | Step::LocalLoad(_)

@@ -100,6 +100,8 @@ impl<'a> Partition<'a> {
             Step::TmaStore(tma_store) => self.tma_store(tma_store.op)?,
             Step::Mma(plan) => self.mma_group(shared, plan)?,
             &Step::Produce(channel) => self.produce(shared, channel)?,
+            // A hint to the memory system.
+            Step::Prefetch(_) => {}
             &Step::Advance(channel) => self.advance_stage(shared, channel)?,
             Step::ConsumerWait(wait) => {
                 let acquired = self.acquired.get_mut(&wait.channel);

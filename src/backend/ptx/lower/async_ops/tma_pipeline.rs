@@ -12,6 +12,7 @@ use crate::backend::ptx::plan::planned_kernel::{
     EMPTY_BARRIER_OFFSET, ORDER_BARRIERS, STAGE_BARRIER_BYTES, StageBuffers,
 };
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
+use crate::ir::OpId;
 
 impl Lowering<'_> {
     /// Initializes the mbarriers of all pipelines and order points, in one thread.
@@ -108,6 +109,17 @@ impl Lowering<'_> {
             let coords = self.tma_coords(op.group(0)[0], op.group(1), &part.coord)?;
             self.b.tma_prefetch(map, &coords);
         }
+        Ok(())
+    }
+
+    /// Prefetches the tile of a load of the consumers to the L2 cache.
+    pub fn prefetch_tile(&mut self, load: OpId) -> Lowered {
+        let pipelines = self.sync.pipelines.as_ref().expect("pipelines");
+        let map = pipelines.warp_spec.prefetches[&load].clone();
+        let op = self.module.op(load);
+        let address = self.tensor_map_address(&map);
+        let coords = self.tma_coords(op.group(0)[0], op.group(1), &vec![0; map.dims.len()])?;
+        self.b.tma_prefetch(address, &coords);
         Ok(())
     }
 

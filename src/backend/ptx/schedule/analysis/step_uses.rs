@@ -55,7 +55,9 @@ impl KernelInfo<'_> {
             &Step::If { op, pure: true, .. } => self.operands_with_regions(op),
             &Step::If { op, .. } => module.op(op).operands.clone(),
             &Step::End(id) => self.read_by_terminator(id),
-            Step::Deferred(_) | Step::LocalLoad(_) | Step::Produce(_) | Step::Advance(_) => Vec::new(),
+            Step::Deferred(_) | Step::LocalLoad(_) | Step::Produce(_) | Step::Prefetch(_) | Step::Advance(_) => {
+                Vec::new()
+            }
             &Step::OrderArrive(OrderPoint::Exp(value)) => vec![value],
             Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::ConsumerRelease(_) => {
                 Vec::new()

@@ -18,6 +18,8 @@ pub struct WarpSpecialization {
     pub pipelines: Vec<PipelineDesc>,
     /// The paths of the TMA loads.
     pub load_paths: FxHashMap<OpId, LoadPath>,
+    /// The tiles that the producer prefetches to L2 for loads of the consumers.
+    pub prefetches: FxHashMap<OpId, TensorMap>,
     /// The ops that the producer executes.
     pub producer_ops: FxHashSet<OpId>,
     /// Loop-carried values and results of region ops that the producer needs.

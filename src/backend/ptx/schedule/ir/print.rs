@@ -207,6 +207,7 @@ impl Printer<'_> {
             &Step::PrivatizedAtomic(id) => self.op("privatized_atomic", id),
             &Step::End(id) => self.op("end", id),
             Step::Mma(plan) => self.mma_group(plan),
+            &Step::Prefetch(id) => self.op("prefetch", id),
             Step::Produce(channel) => self.line(format_args!("produce {channel}")),
             Step::Advance(channel) => self.line(format_args!("advance {channel}")),
             Step::ConsumerWait(ConsumerWait { channel, sunk }) => {

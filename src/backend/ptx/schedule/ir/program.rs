@@ -95,6 +95,8 @@ pub enum Step {
     Mma(Box<MmaGroup>),
     /// Acquires the next stage of a channel and issues its TMA loads.
     Produce(u32),
+    /// Prefetches the tile of a consumer's load to L2.
+    Prefetch(OpId),
     /// Advances the pipeline state of the consumer to the next stage of a channel.
     Advance(u32),
     /// Waits on the full barrier of a channel.

@@ -103,8 +103,8 @@ impl SubStepBuilder<'_, '_> {
             Step::If { op, arms, .. } => self.branches(*op, arms),
             &Step::End(id) => self.terminator(id),
             Step::ConsumerRelease(channels) => self.consumer_release(channels),
-            Step::Deferred(_) | Step::Produce(_) | Step::Advance(_) | Step::OrderWait { .. } | Step::OrderArrive(_) => {
-            }
+            Step::Deferred(_) | Step::Produce(_) | Step::Prefetch(_) | Step::Advance(_) => {}
+            Step::OrderWait { .. } | Step::OrderArrive(_) => {}
             Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) | Step::Sub(_) => {}
         }
     }

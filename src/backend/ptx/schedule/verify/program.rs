@@ -239,6 +239,13 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         match step {
             &Step::Advance(channel) | &Step::Produce(channel) => self.visit_channel(body, step, channel)?,
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.release(body, channel))?,
+            &Step::Prefetch(load) => {
+                let is_planned = |warp_spec: &WarpSpecialization| warp_spec.prefetches.contains_key(&load);
+                if self.role != WarpRole::Producer || !self.warp_spec().is_some_and(is_planned) {
+                    return Err(format!("the tile of op {} is not one to prefetch", load.index()));
+                }
+                self.operands_defined(load)?;
+            }
             Step::StripMine(strip_mine) => {
                 steps::verify_strip_mine(self.info, self.schedule, strip_mine)?;
                 for &(id, part) in &strip_mine.ops {
@@ -342,7 +349,8 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
                 let ends = op.code.spec().effect == Effect::Terminator;
                 !(other || ends) && self.schedule.load_path(id) == LoadPath::Direct
             }
-            Step::Produce(_) | Step::Advance(_) | Step::ConsumerRelease(_) | Step::StripMine(_) => true,
+            Step::Produce(_) | Step::Prefetch(_) | Step::Advance(_) => true,
+            Step::ConsumerRelease(_) | Step::StripMine(_) => true,
             Step::ConsumerWait(_) | Step::MmaWait(_) | Step::ConsumerTryWait(_) => true,
             Step::OrderWait { .. } | Step::OrderArrive(_) | Step::Sub(_) => true,
         };

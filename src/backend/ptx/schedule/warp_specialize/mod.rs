@@ -11,6 +11,7 @@
 //! * `pingpong` — two consumer groups alternate the iterations of a persistent loop
 //! * `pipeline_assignment` — the channels that share a pipeline
 //! * `plan` — the loads that the producer issues, and their pipelines
+//! * `prefetch` — tiles that the producer prefetches to L2 for loads of the consumers
 //! * `producer_slice` — the control flow and scalars that the producer needs for its loads
 //! * `stage_count` — the number of stages of each pipeline
 
@@ -23,5 +24,6 @@ pub mod operand_axes;
 pub mod pingpong;
 pub mod pipeline_assignment;
 pub mod plan;
+pub mod prefetch;
 pub mod producer_slice;
 pub mod stage_count;

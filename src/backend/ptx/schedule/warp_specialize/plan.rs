@@ -226,6 +226,7 @@ impl KernelInfo<'_> {
             self.assign_smem_offsets(channel, &operand_uses, multicast);
         }
         self.add_aux_loads(&mut warp_spec);
+        self.add_prefetches(&mut warp_spec);
         if !warp_spec.channels.iter().any(|channel| self.regions.loop_of_block(channel.block).is_some()) {
             return Err(rejected_loads);
         }

@@ -28,7 +28,7 @@ fn schedules_have_steps_of_each_kind() {
         count += 1;
     });
     assert!(count > 80, "{count} schedules");
-    let steps = "defer exec local_load tma_store boxes staging privatized_atomic mma produce advance strip_mine for if \
+    let steps = "defer exec local_load tma_store boxes staging privatized_atomic mma produce prefetch advance strip_mine for if \
                  cp_async carried_mma copy unroll consumer_wait mma_wait epilogue order_wait order_arrive pingpong \
                  convert_layout smem_write smem_read global_access split double_buffer tma_store_wait barrier";
     let forms = [
@@ -127,6 +127,7 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
             changed.into_iter().map(Step::Mma).collect()
         }
         Step::Produce(channel) => vec![Step::Produce(channel + 1), Step::Advance(channel)],
+        Step::Prefetch(id) => vec![Step::Prefetch(other(id)), Step::Deferred(id)],
         Step::Advance(channel) => vec![Step::Advance(channel + 1), Step::ConsumerTryWait(channel)],
         Step::ConsumerTryWait(channel) => vec![Step::ConsumerTryWait(channel + 1), Step::Produce(channel)],
         Step::ConsumerRelease(channels) => {

@@ -233,7 +233,7 @@ impl Lowering<'_> {
 
     fn stamp_class(&self, step: &Step) -> StampClass {
         match step {
-            Step::Deferred(_) | Step::Sub(_) => StampClass::None,
+            Step::Deferred(_) | Step::Prefetch(_) | Step::Sub(_) => StampClass::None,
             Step::Mma(_) => StampClass::Whole(StampKind::Mma),
             Step::Produce(_) | Step::LocalLoad(_) => StampClass::Whole(StampKind::Copy),
             Step::TmaStore(_) | Step::PrivatizedAtomic(_) => StampClass::Whole(StampKind::Store),
