@@ -281,8 +281,11 @@ impl ScheduleBuilder<'_, '_> {
 
     fn load(&self, id: OpId) -> Step {
         let (channel, is_aux) = match self.schedule.load_path(id) {
-            LoadPath::Direct if self.role == WarpRole::Producer => return Step::Prefetch(id),
-            LoadPath::Direct => return Step::Exec(id),
+            LoadPath::Direct => {
+                let is_prefetch = |warp_spec: &WarpSpecialization| warp_spec.prefetches.contains_key(&id);
+                let prefetches = self.role == WarpRole::Producer && self.warp_spec().is_some_and(is_prefetch);
+                return if prefetches { Step::Prefetch(id) } else { Step::Exec(id) };
+            }
             LoadPath::CpAsync { thread_private: true } => return Step::LocalLoad(id),
             LoadPath::CpAsync { thread_private: false } => return Step::Deferred(id),
             LoadPath::TmaOperand { channel } => (channel, false),

@@ -64,6 +64,7 @@ impl KernelInfo<'_> {
                 .sequence(body, partition.body)
                 .map_err(|problem| format!("program {}: {problem}", partition.role))?;
             verifier.all_channels_visited()?;
+            verifier.all_tiles_prefetched()?;
             events_of_partitions.push(verifier.events);
             self.verify_async_order(schedule, partition)
                 .map_err(|problem| format!("program {}: {problem}", partition.role))?;
@@ -120,6 +121,8 @@ struct ProgramVerifier<'a, 'm> {
     acquired: FxHashMap<u32, SeqId>,
     /// Channels with an advance or a produce so far.
     visited_channels: FxHashSet<u32>,
+    /// Loads whose tiles the producer has prefetched so far.
+    prefetched: FxHashSet<OpId>,
     events: Vec<PipelineEvent>,
     cp_async_bytes: u32,
 }
@@ -133,6 +136,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             defined: FxHashSet::default(),
             acquired: FxHashMap::default(),
             visited_channels: FxHashSet::default(),
+            prefetched: FxHashSet::default(),
             events: Vec::new(),
             cp_async_bytes: 0,
         }
@@ -140,6 +144,14 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
 
     fn warp_spec(&self) -> Option<&'a WarpSpecialization> {
         self.schedule.warp_spec.as_deref()
+    }
+
+    fn all_tiles_prefetched(&self) -> VerifyResult {
+        let planned = self.warp_spec().map_or(0, |warp_spec| warp_spec.prefetches.len());
+        match self.role != WarpRole::Producer || self.prefetched.len() == planned {
+            true => Ok(()),
+            false => Err("not all planned tiles are prefetched".to_owned()),
+        }
     }
 
     fn all_channels_visited(&self) -> VerifyResult {
@@ -241,8 +253,9 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
             Step::ConsumerRelease(channels) => channels.iter().try_for_each(|&channel| self.release(body, channel))?,
             &Step::Prefetch(load) => {
                 let is_planned = |warp_spec: &WarpSpecialization| warp_spec.prefetches.contains_key(&load);
-                if self.role != WarpRole::Producer || !self.warp_spec().is_some_and(is_planned) {
-                    return Err(format!("the tile of op {} is not one to prefetch", load.index()));
+                let is_planned = self.role == WarpRole::Producer && self.warp_spec().is_some_and(is_planned);
+                if !is_planned || !self.prefetched.insert(load) {
+                    return Err(format!("the tile of op {} is prefetched without a plan, or twice", load.index()));
                 }
                 self.operands_defined(load)?;
             }

@@ -35,6 +35,9 @@ impl KernelInfo<'_> {
             warp_spec.producer_live.extend(slice.live);
             warp_spec.prefetches.insert(load, map);
         }
+        // Loads of the producer's own indices.
+        let WarpSpecialization { prefetches, producer_ops, .. } = warp_spec;
+        prefetches.retain(|load, _| !producer_ops.contains(load));
     }
 
     /// Returns true if a loop with a channel is in the block of a load. The block is the body of

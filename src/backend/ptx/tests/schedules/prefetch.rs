@@ -3,7 +3,7 @@
 use super::*;
 use crate as ct;
 use crate::backend::ptx::optimizations::{Optimization, OptimizationSet};
-use crate::backend::ptx::schedule::WarpSpecialization;
+use crate::backend::ptx::schedule::{WarpRole, WarpSpecialization};
 use crate::prelude::*;
 
 /// Returns a persistent kernel with two prefetched tiles.
@@ -67,10 +67,14 @@ fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 mutants.push((what, changed));
             };
             match schedule.sequences[body][at] {
-                Step::Prefetch(_) => change("a prefetch precedes its index", &|schedule| {
-                    let step = schedule.sequences[body].remove(at);
-                    schedule.sequences[body].insert(0, step);
-                }),
+                Step::Prefetch(_) => {
+                    change("a prefetch precedes its index", &|schedule| {
+                        let step = schedule.sequences[body].remove(at);
+                        let producer = schedule.partition(WarpRole::Producer).expect("a producer").body;
+                        schedule.sequences[producer.0 as usize].insert(0, step);
+                    });
+                    change("a tile is not prefetched", &|schedule| drop(schedule.sequences[body].remove(at)));
+                }
                 Step::Exec(load) if warp_spec.prefetches.contains_key(&load) => {
                     change("a consumer prefetches", &|schedule| {
                         schedule.sequences[body].insert(at, Step::Prefetch(load));
@@ -94,5 +98,5 @@ fn wrong_prefetches_are_rejected() {
             assert!(found.is_err(), "{name}: {what}:\n{}", mutant.to_text(info.module));
         }
     });
-    assert_eq!(kinds.len(), 3, "{kinds:?}");
+    assert_eq!(kinds.len(), 4, "{kinds:?}");
 }

@@ -104,6 +104,7 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
         Step::PrivatizedAtomic(id) => vec![Step::PrivatizedAtomic(other(id)), Step::Deferred(id)],
         Step::End(id) => vec![Step::End(other(id)), Step::Exec(id)],
         Step::LocalLoad(id) => vec![Step::LocalLoad(other(id)), Step::Exec(id)],
+        Step::Prefetch(id) => vec![Step::Prefetch(other(id)), Step::Deferred(id)],
         Step::StripMine(plan) => {
             let id = other(plan.ops[0].0);
             with_other_strip_fields(&plan, id).into_iter().map(|plan| Step::StripMine(Rc::new(plan))).collect()
@@ -127,15 +128,12 @@ fn with_other_fields(info: &KernelInfo<'_>, step: &Step) -> Vec<Step> {
             changed.into_iter().map(Step::Mma).collect()
         }
         Step::Produce(channel) => vec![Step::Produce(channel + 1), Step::Advance(channel)],
-        Step::Prefetch(id) => vec![Step::Prefetch(other(id)), Step::Deferred(id)],
         Step::Advance(channel) => vec![Step::Advance(channel + 1), Step::ConsumerTryWait(channel)],
         Step::ConsumerTryWait(channel) => vec![Step::ConsumerTryWait(channel + 1), Step::Produce(channel)],
         Step::ConsumerRelease(channels) => {
+            let next = channels.iter().map(|channel| channel + 1).collect();
             let more = channels.iter().copied().chain([9]).collect();
-            vec![
-                Step::ConsumerRelease(channels.iter().map(|channel| channel + 1).collect()),
-                Step::ConsumerRelease(more),
-            ]
+            vec![Step::ConsumerRelease(next), Step::ConsumerRelease(more)]
         }
         Step::ConsumerWait(wait) => {
             let changed = each(&wait, &[&|wait| wait.channel += 1, &|wait| wait.sunk = !wait.sunk]);
