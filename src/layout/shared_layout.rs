@@ -1,7 +1,9 @@
 //! Layouts of tiles in shared memory, and the accesses that transfer registers.
 //!
 //! The byte offset of an element in its buffer is an F2-linear function of its flat index: a
-//! permutation of the index bits with XOR swizzles of the bank bits.
+//! permutation of the index bits with XOR swizzles of the bank bits. The callers choose the lanes:
+//! `mma/smem_descriptor` (wgmma), `mma/fragment` (mma.sync) and `mma/fma`. TMA boxes have the
+//! swizzle of the hardware (`smem/tma_box`).
 
 use super::Layout;
 use super::f2_matrix;

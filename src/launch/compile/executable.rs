@@ -71,7 +71,7 @@ pub(crate) struct GpuCode {
     pub persistent: Option<Box<PersistentVariant>>,
     /// Number of CTAs of a launch of a persistent form, whose last parameters are the extents of
     /// the grid.
-    pub num_ctas: Option<u32>,
+    pub persistent_ctas: Option<u32>,
     /// Names of globals, in the module and in the code. A kernel with globals has no other forms.
     pub globals: Vec<(String, String)>,
     /// Memory of the record of failed assertions. Declared after `kernel`, so that it is dropped
@@ -175,7 +175,7 @@ impl GpuCode {
     /// Returns the grid of CTAs and the parameter words for a grid of tile blocks.
     #[inline]
     pub fn launched<'a>(&self, grid: [u32; 3], words: &'a [ParamWord]) -> ([u32; 3], Cow<'a, [ParamWord]>) {
-        let Some(ctas) = self.num_ctas else { return (grid, Cow::Borrowed(words)) };
+        let Some(ctas) = self.persistent_ctas else { return (grid, Cow::Borrowed(words)) };
         let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let extents = grid.iter().map(|&extent| ParamWord::from(extent));
         let words = words.iter().copied().chain(extents).collect();

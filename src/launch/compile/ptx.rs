@@ -421,7 +421,7 @@ fn completed(
     let globals = source.module.globals.iter().enumerate().map(symbol).collect();
     let ctas = remarks.blocks_per_multiprocessor() * source.gpu.multiprocessors as u32;
     let most = if source.hints.plan.max_ctas == 0 { u32::MAX } else { source.hints.plan.max_ctas };
-    let num_ctas = source.form.is_persistent.then_some(ctas.min(most).max(1));
+    let persistent_ctas = source.form.is_persistent.then_some(ctas.min(most).max(1));
     let source = Arc::new(source);
     let mut persistent_form = None;
     // Loads by threads take longer in the persistent form of a kernel.
@@ -445,7 +445,7 @@ fn completed(
         positive: None,
         maps,
         persistent: persistent_form,
-        num_ctas,
+        persistent_ctas,
         globals,
         failure,
         trace: None,

@@ -80,12 +80,12 @@ fn types(request: &MmaRequest) -> Result<MmaTypes, Rejection> {
     let integer = |ty: Ty| matches!(ty, Ty::S8 | Ty::U8);
     let fits = match d {
         Ty::S32 => integer(a) && integer(b),
-        _ => !integer(a) && (a == b || is_small(a) && is_small(b)),
+        _ => !integer(a) && (a == b || is_f8(a) && is_f8(b)),
     };
     fits.then_some(MmaTypes { d, a, b, c: d }).ok_or(rejection)
 }
 
-fn is_small(ty: Ty) -> bool {
+fn is_f8(ty: Ty) -> bool {
     matches!(ty, Ty::E4M3 | Ty::E5M2)
 }
 
@@ -161,7 +161,7 @@ fn attempt(
     let shared = left.layout(left_shape, !swap_ab);
     let left_plan = Left::new(&left, &arrangement, strides, &shared, groups[1], [batch, counts[0], counts[2]]);
     let separate_columns =
-        (!request.fast && is_small(types.a)).then(|| width.min(SEPARATE_SUM_COLUMNS[usize::from(a_from_registers)]));
+        (!request.fast && is_f8(types.a)).then(|| width.min(SEPARATE_SUM_COLUMNS[usize::from(a_from_registers)]));
     let mut plan = WgmmaPlan {
         types: if swap_ab { MmaTypes { a: types.b, b: types.a, ..types } } else { types },
         dtype: specs[0].dtype,

@@ -124,13 +124,13 @@ impl TmaBoxLayout {
         let (parts, shared): (Vec<u32>, Vec<u32>) = panels.iter().partition(|&&bit| is_of_registers(layout, bit));
         order.extend(outside.iter().chain(&shared).filter(|bit| !warps.contains(bit)));
         order.extend(&parts);
-        let tile = TmaBoxLayout::standing(shape, element_bytes, boxes, order, parts.len() as u32)?;
+        let tile = TmaBoxLayout::from_bit_order(shape, element_bytes, boxes, order, parts.len() as u32)?;
         (tile.box_bytes() as usize >= SWIZZLE_ATOM_ROWS as usize * row_bytes).then_some(tile)
     }
 
     /// Returns the tile of this shape in boxes of these extents, with `order` as the bits of an
     /// element's index at the bits of its place. `None` if rows of this size have no swizzle.
-    pub fn standing(
+    pub fn from_bit_order(
         shape: &[i64],
         element_bytes: usize,
         boxes: Vec<i64>,

@@ -15,7 +15,7 @@ fn with_bits(tile: &TmaBoxLayout, change: impl FnOnce(&mut Vec<u32>)) -> Option<
     let mut order = tile.order.clone();
     change(&mut order);
     let shared = &tile.shared;
-    TmaBoxLayout::standing(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.split_bits)
+    TmaBoxLayout::from_bit_order(&shared.shape, shared.element_bytes, tile.boxes.clone(), order, tile.split_bits)
 }
 
 /// Returns schedules with other TMA stores, each with a description of the change.

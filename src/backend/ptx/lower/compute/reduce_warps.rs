@@ -32,7 +32,7 @@ const MIN_PARTIALS_FOR_LANES: usize = 8;
 impl Lowering<'_> {
     /// Writes elements to rows, and begins the reads of all rows. Elements in different warps of a
     /// row are adjacent.
-    pub fn exchange_rows(
+    pub fn store_rows_and_begin_read(
         &mut self,
         rows: &ExchangeRows,
         dtypes: &[DType],
@@ -105,7 +105,7 @@ impl Lowering<'_> {
         let owner = self.owner_of(replicas);
         let element = |slot| RowElement { register: slot as u32, place: 0, values: partials.at(slot) };
         let elements: Vec<RowElement> = (0..rows.registers).map(element).collect();
-        let buffers = self.exchange_rows(rows, &partials.dtypes, owner, &elements)?;
+        let buffers = self.store_rows_and_begin_read(rows, &partials.dtypes, owner, &elements)?;
         match self.lanes_for_parts(partials, rows.len) {
             Some(lanes) => self.combine_by_lanes(body, partials, &buffers, &lanes, ordered),
             None => self.combine_by_threads(body, partials, &buffers, rows.len),

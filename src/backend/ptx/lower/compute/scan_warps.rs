@@ -36,7 +36,7 @@ impl Lowering<'_> {
         };
         let elements: Vec<RowElement> = runs.iter().zip(totals).map(element).collect();
         let mut read: Vec<Vec<Operand>> = vec![Vec::new(); rows.registers * segments];
-        for rows in self.exchange_rows(&rows, &scan.dtypes, Some(owner), &elements)? {
+        for rows in self.store_rows_and_begin_read(&rows, &scan.dtypes, Some(owner), &elements)? {
             let places = (0..read.len()).map(|number| (number / segments, (number % segments) << low));
             let values = self.read_by_lanes(&rows, first..first + low, places);
             read.iter_mut().zip(values).for_each(|(all, value)| all.push(value));

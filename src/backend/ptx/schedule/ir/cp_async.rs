@@ -17,8 +17,8 @@ pub struct CpAsync {
     pub vector: usize,
     /// Byte offset of each thread bit, by XOR.
     pub thread_offsets: Vec<u32>,
-    /// Mask of thread bits. Threads that differ in these bits alone read the same elements, and share
-    /// the copy of the thread in which all of these bits are 0.
+    /// Mask of thread bits. Threads that differ in these bits alone read the same elements, and
+    /// share the copy of the thread in which all of these bits are 0.
     pub replicas: u32,
     pub accesses: Vec<CpAsyncAccess>,
 }

@@ -7,7 +7,7 @@ use crate::layout::Layout;
 
 impl OpRequirements<'_, '_> {
     /// Adds the exchanges of a reduction of the remaining bases.
-    pub fn reduction_steps(&mut self, layout: &Layout, left: LayoutBases) {
+    pub fn reduction_exchanges(&mut self, layout: &Layout, left: LayoutBases) {
         let axis = AxisBits::of(layout.shape(), self.info.module.op(self.id).dim() as usize);
         for reduction_step in self.info.reduction_steps(self.id, left, axis) {
             if let ReductionStep::CrossWarp(rows) = reduction_step {

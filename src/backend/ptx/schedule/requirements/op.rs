@@ -38,7 +38,7 @@ impl KernelInfo<'_> {
             }
             (Opcode::Reduce, Some(layout)) => {
                 all.operands(&op.operands, layout);
-                all.reduction_steps(layout, LayoutBases::of(layout));
+                all.reduction_exchanges(layout, LayoutBases::of(layout));
             }
             (Opcode::Scan, Some(layout)) => all.scan(layout),
             (Opcode::Cat | Opcode::Pack | Opcode::Unpack, Some(layout)) => all.operands(&op.operands, layout),
@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
         if let Some(layout) = self.inference.op_layouts.get(&id) {
             let mut bases = LayoutBases::of(layout);
             bases.keep_off(AxisBits::of(layout.shape(), self.module.op(id).dim() as usize));
-            all.reduction_steps(layout, bases);
+            all.reduction_exchanges(layout, bases);
         }
         all.list
     }

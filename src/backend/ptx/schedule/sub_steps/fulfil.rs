@@ -20,6 +20,7 @@ impl SubStepBuilder<'_, '_> {
                 Requirement::Operand(value, layout) => self.require(value, &layout),
                 Requirement::GlobalAccess => self.global_access(id),
                 Requirement::Barrier => self.barrier(true),
+                // `smem_write` and `smem_read` insert a barrier if there is a hazard (`membar`).
                 Requirement::SmemExchange(bytes) => {
                     let write = |bytes| {
                         let buffer = self.scratch(bytes);

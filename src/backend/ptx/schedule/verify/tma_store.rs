@@ -84,7 +84,7 @@ impl KernelInfo<'_> {
         if shared.shape != self.module.shape(value) || shared.element_bytes != bytes || layout.replication() > 1 {
             return fault("the tile is another one, or some elements are held twice");
         }
-        let again = TmaBoxLayout::standing(&shared.shape, bytes, boxes.clone(), order.clone(), *split_bits);
+        let again = TmaBoxLayout::from_bit_order(&shared.shape, bytes, boxes.clone(), order.clone(), *split_bits);
         if again.as_ref() != Some(tile) {
             return fault("elements do not stand where their bits say");
         }

@@ -2,9 +2,9 @@
 //! operand or a residual of an epilogue.
 //!
 //! The consumers load such a tile where the program has the load, and wait for global memory. The
-//! producer is ahead of them by the stages of its pipelines: it prefetches the tile to the L2 cache
-//! (`cp.async.bulk.prefetch.tensor`) at the same place of its own program. A prefetch changes no
-//! result, so the array may be written by the kernel.
+//! producer reaches this place earlier than the consumers, by the stages of its pipelines. It
+//! prefetches the tile to the L2 cache there (`cp.async.bulk.prefetch.tensor`). A prefetch changes
+//! no result, so the array may be written by the kernel.
 
 use super::producer_slice::SliceBuilder;
 use crate::backend::ptx::hardware::MAX_TMA_BOX;
@@ -41,7 +41,8 @@ impl KernelInfo<'_> {
     }
 
     /// Returns true if a loop with a channel is in the block of a load. The block is the body of
-    /// another loop, or the loop precedes the load: otherwise the producer is not ahead.
+    /// another loop, or the loop precedes the load: otherwise the producer reaches the load at the
+    /// same time as the consumers.
     fn is_around_channel(&self, load: OpId, warp_spec: &WarpSpecialization) -> bool {
         let Some(block) = self.regions.block_of(load) else { return false };
         if !self.allows_tma(load) || self.can_use_producer(self.regions.loop_of_block(block)).is_err() {

@@ -45,7 +45,7 @@ fn prefetches(module: &Module, options: &CompileOptions) -> (usize, usize) {
 fn the_producer_prefetches_tiles_around_the_main_loop() {
     let options = CompileOptions::default();
     assert_eq!(prefetches(&scaled_with_residual(true), &options), (2, 2));
-    // The producer is not ahead of the first tile of a block.
+    // Producer and consumers reach the first tile of a block at the same time.
     assert_eq!(prefetches(&scaled_with_residual(false), &options), (1, 1));
     let optimizations = OptimizationSet::ALL.without(Optimization::PrefetchBoxes);
     assert_eq!(prefetches(&scaled_with_residual(true), &CompileOptions { optimizations, ..options }), (0, 0));
