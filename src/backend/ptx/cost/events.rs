@@ -409,7 +409,7 @@ impl EventBuilder<'_, '_> {
                 let what = EventKind::MmaWait { pending: pending as usize };
                 self.push(events, step, "mma_wait".to_owned(), what);
             }
-            // Other sub-steps are part of the cost of their op. Prefetches cost the consumers nothing.
+            // Other sub-steps are part of the cost of their op. Prefetches cost consumers nothing.
             Step::Deferred(_) | Step::Prefetch(_) | Step::End(_) | Step::Sub(_) => {}
             &Step::Exec(id) | &Step::PrivatizedAtomic(id) => self.exec(step, id, events),
             &Step::LocalLoad(id) => {
