@@ -25,6 +25,8 @@ enum Order {
     Reversed,
     /// Every n-th one, where n is the number of tile blocks.
     Persistent,
+    /// The same, with tile blocks in the opposite order in every second round.
+    Opposite,
 }
 
 /// Mask of the scores of keys that a query does not see.
@@ -121,6 +123,21 @@ fn all_tiles((q, k, v): Inputs, out: ArrayMut<bf16, 4>, scale: Scalar<f32>, form
         (Order::Persistent, _) => {
             let all = q.extent(0) * heads * tiles;
             ct::fold(ct::range(ct::bid(0), all).step(ct::num_blocks(0)), (), |(), at| {
+                let (head, tile) = (at / tiles, tiles - 1 - at % tiles);
+                one_tile((q, k, v), out, scale, [head / heads, head % heads, tile], form);
+            });
+        }
+        (Order::Opposite, _) => {
+            let (all, block, blocks) = (q.extent(0) * heads * tiles, ct::bid(0), ct::num_blocks(0));
+            let tile_of = |round: Scalar<i32>| -> Scalar<i32> {
+                let place: Scalar<i32> = ct::select((round % 2).eq(1), blocks - 1 - block, block);
+                round * blocks + place
+            };
+            let rounds = all / blocks;
+            let more: Scalar<i32> = ct::select(tile_of(rounds).lt(all), 1, 0);
+            let rounds = rounds + more;
+            ct::fold(..rounds, (), |(), round| {
+                let at = tile_of(round);
                 let (head, tile) = (at / tiles, tiles - 1 - at % tiles);
                 one_tile((q, k, v), out, scale, [head / heads, head % heads, tile], form);
             });
@@ -255,6 +272,11 @@ fn forms() -> Vec<(&'static str, Form)> {
             Form { order: Order::Reversed, mask: Mask::Branch, scale: Scale::Fused, ..b },
         ),
         ("last rows first, split, fused", Form { order: Order::Reversed, scale: Scale::Fused, ..b }),
+        (
+            "persistent, opposite rounds, branch, fused",
+            Form { order: Order::Opposite, mask: Mask::Branch, scale: Scale::Fused, ..b },
+        ),
+        ("persistent, opposite rounds", Form { order: Order::Opposite, ..b }),
         ("persistent, split, fused", Form { order: Order::Persistent, scale: Scale::Fused, ..b }),
         (
             "persistent, select, queries scaled, accumulator last",
@@ -299,7 +321,7 @@ fn family(shape: [usize; 4], tile: [usize; 2], causal: bool, all_forms: bool) ->
         let tiles = seq.div_ceil(form.tile[0]);
         Case::new(name, form.group, move |call, Arrays4 { q, kv, out }| {
             let grid = match (form.order, form.heads) {
-                (Order::Persistent, _) => [call.num_multiprocessors(), 1, 1],
+                (Order::Persistent | Order::Opposite, _) => [call.num_multiprocessors(), 1, 1],
                 (_, Heads::Division) => [tiles, batch * heads, 1],
                 (_, Heads::Axes) => [tiles, heads, batch],
             };

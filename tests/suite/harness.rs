@@ -180,13 +180,14 @@ impl Session {
                     Stage::Traced => interpret_module(&module, grid, &words, &memory),
                     Stage::Rewritten => {
                         optimize(&mut module);
-                        match rewritten_persistent(&module) {
+                        let positive = passes::has_positive_params(&module, &words);
+                        match rewritten_persistent(&module, positive) {
                             Some(persistent) => {
                                 let extents = to_blocks(grid)?;
                                 let words = [words, extents.map(u64::from).to_vec()].concat();
                                 interpret_module(&persistent, &[PERSISTENT_CTAS], &words, &memory)
                             }
-                            None => interpret_module(&rewritten(&module), grid, &words, &memory),
+                            None => interpret_module(&rewritten(&module, positive), grid, &words, &memory),
                         }
                     }
                     Stage::Passes(fault) => {

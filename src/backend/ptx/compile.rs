@@ -233,10 +233,7 @@ fn simplify_mma_loops<'a>(mut module: Cow<'a, Module>, options: &CompileOptions)
         module = or_same(module, pass::sink_loads);
     }
     if options.optimizations.contains(Optimization::HoistFactor) {
-        let factors = match options.assumes_positive_params {
-            true => pass::Factors::PositiveParams,
-            false => pass::Factors::Constants,
-        };
+        let factors = factors(options.assumes_positive_params);
         positive_params = pass::positive_params(&module, factors);
         module = or_same(module, |module| pass::hoist_factor(module, factors));
     }
@@ -244,6 +241,11 @@ fn simplify_mma_loops<'a>(mut module: Cow<'a, Module>, options: &CompileOptions)
         module = or_same(module, |module| pass::select_to_branch(module, MIN_SELECT_ELEMENTS));
     }
     (module, positive_params)
+}
+
+/// Returns the factors that are hoisted out of reductions.
+fn factors(assumes_positive_params: bool) -> pass::Factors {
+    if assumes_positive_params { pass::Factors::PositiveParams } else { pass::Factors::Constants }
 }
 
 /// Expands MMAs with scaled operands.
@@ -418,20 +420,19 @@ fn partition_data(module: &Module, target: Target, data_partitions: u32) -> Stag
 }
 
 /// A module after every rewriting that precedes instruction selection, wherever it applies. It
-/// means the same; for tests.
+/// means the same; for tests. `assumes_positive_params`: parameters of f32 are in the range of
+/// `hoist_factor`.
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
-pub fn rewritten(module: &Module) -> Module {
+pub fn rewritten(module: &Module, assumes_positive_params: bool) -> Module {
     let mut module = pass::expand_scaled_mma(module, false).unwrap_or_else(|| module.clone());
     if let Ok(Some(cut)) = pass::split_extents(&module, true) {
         module = cut;
     }
     module = super::plan::rematerialize::reloaded(&module, module.entries[0].body, 1).unwrap_or(module);
-    let hoist_factor = |module: &Module| pass::hoist_factor(module, pass::Factors::Constants);
-    let transformed = [pass::sink_loads, hoist_factor, |module: &Module| pass::select_to_branch(module, 2)];
-    for pass in transformed {
-        module = pass(&module).unwrap_or(module);
-    }
+    module = pass::sink_loads(&module).unwrap_or(module);
+    module = pass::hoist_factor(&module, factors(assumes_positive_params)).unwrap_or(module);
+    module = pass::select_to_branch(&module, 2).unwrap_or(module);
     pass::pipeline_dependent_mma(&mut module, &|_| true);
     pass::optimize(&mut module);
     module
@@ -462,8 +463,8 @@ pub fn run_selection_passes(module: &Module) {
 /// grid; `None` if it has none. For tests.
 #[cfg(feature = "_suite")]
 #[doc(hidden)]
-pub fn rewritten_persistent(module: &Module) -> Option<Module> {
-    pass::persistent(&rewritten(module))
+pub fn rewritten_persistent(module: &Module, assumes_positive_params: bool) -> Option<Module> {
+    pass::persistent(&rewritten(module, assumes_positive_params))
 }
 
 /// A PTX identifier made from a kernel's name.

@@ -148,6 +148,23 @@ pub fn two_products(session: Session) -> Result<()> {
     session.launch(kernel, [2, 2], (inputs, (&mut y, &mut sums, &mut most), 2.0f32, Constant([m, n, d])))
 }
 
+/// The maximum of products that a positive parameter scales.
+pub fn scaled_maximum(session: Session) -> Result<()> {
+    type Operands = (Array<f16, 2>, Array<f16, 2>);
+    fn kernel((q, k): Operands, most: ArrayMut<f32, 2>, scale: Scalar<f32>, [m, n, d]: [usize; 3]) {
+        let queries = q.load((ct::bid(0), 0), [m, d]);
+        let largest = ct::fold(..k.num_tiles(0, [n, d]), ct::full([m, 1], f32::NEG_INFINITY), |largest, j| {
+            let scores = ct::matmul(queries, k.load((j, 0), [n, d]).transpose());
+            largest.max((scores * scale).reduce_max(1))
+        });
+        most.store((ct::bid(0), 0), largest);
+    }
+    let [m, n, d] = [64, 32, 16];
+    let (q, k) = (whole::<f16, 2>(session, 1, [2 * m, d])?, whole::<f16, 2>(session, 2, [3 * n, d])?);
+    let mut most = session.unwritten::<f32, 2>([2 * m, 1])?;
+    session.launch(kernel, [2], ((&q, &k), &mut most, 0.5f32, Constant([m, n, d])))
+}
+
 /// Products whose rows three groups of warps share.
 pub fn shared_rows(session: Session) -> Result<()> {
     fn kernel(a: Array<f16, 2>, b: Array<f16, 2>, y: ArrayMut<f32, 2>) {

@@ -21,6 +21,7 @@ mod planted;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,8 @@ use cutlet::backend::cpu::{Memory, Program, RunOptions};
 use cutlet::backend::ptx::{self, PlanSearch, rewritten, rewritten_persistent, run_passes, run_selection_passes};
 use cutlet::backend::schedule_sim::ScheduleSimulator;
 use cutlet::backend::tileir::{self, Guards, Version};
-use cutlet::ir::{Module, verify};
+use cutlet::dtype::DType;
+use cutlet::ir::{Module, Type, Value, verify};
 use cutlet::pass::{Fault, PIPELINE, PassRun, instrument_accesses, optimize, record_passes};
 
 use crate::harness::PERSISTENT_CTAS;
@@ -80,7 +82,7 @@ pub struct Launched<'a> {
 /// Checks each pass on a trace. The memory is left as the optimized kernel leaves it.
 pub fn check(trace: &Module, hints: Hints, launched: &Launched<'_>, fault: Option<Fault>) -> Result<()> {
     verify(trace).map_err(|problems| anyhow!("{}\n{trace}", problems[0]))?;
-    let ((), runs) = record_passes(fault, || run_all(trace, hints, Part::of(fault)));
+    let ((), runs) = record_passes(fault, || run_all(trace, hints, launched.words, Part::of(fault)));
     let mut checker = Checker { launched, before: ScheduleSimulator::contents(launched.memory), known: HashMap::new() };
     for run in runs.iter().filter(|run| fault.is_none_or(|fault| fault.pass == run.name)) {
         checker.check(run)?;
@@ -147,7 +149,7 @@ impl Part {
 }
 
 /// Runs passes.
-fn run_all(trace: &Module, hints: Hints, part: Part) {
+fn run_all(trace: &Module, hints: Hints, words: &[u64], part: Part) {
     let mut module = trace.clone();
     if part == Part::Instrument {
         return instrument_accesses(&mut module);
@@ -155,21 +157,34 @@ fn run_all(trace: &Module, hints: Hints, part: Part) {
     optimize(&mut module);
     match part {
         Part::Pipeline | Part::Instrument => {}
-        Part::Ptx => run_ptx(&module, hints),
+        Part::Ptx => run_ptx(&module, hints, has_positive_params(&module, words)),
         Part::Selection => run_selection_passes(&module),
         Part::TileIr(guards, target, version) => run_tile_ir(&module, guards, target, version),
         Part::All => {
-            run_ptx(&module, hints);
+            run_ptx(&module, hints, has_positive_params(&module, words));
             run_tile_ir(&module, Guards::Kernel, SM_100, None);
         }
     }
 }
 
-fn run_ptx(module: &Module, hints: Hints) {
-    let _ = rewritten_persistent(module).unwrap_or_else(|| rewritten(module));
+/// Range of parameters that `hoist_factor` may assume, as a launch checks it.
+const POSITIVE_RANGE: RangeInclusive<f32> = 1e-12..=1e12;
+
+/// Returns true if all parameters of f32 have words in [`POSITIVE_RANGE`].
+pub fn has_positive_params(module: &Module, words: &[u64]) -> bool {
+    let params = &module.block(module.entries[0].body).args;
+    let is_positive = |(&param, &word): (&Value, &u64)| {
+        *module.ty(param) != Type::scalar(DType::F32) || POSITIVE_RANGE.contains(&f32::from_bits(word as u32))
+    };
+    params.iter().zip(words).all(is_positive)
+}
+
+fn run_ptx(module: &Module, hints: Hints, has_positive_params: bool) {
+    let _ = rewritten_persistent(module, has_positive_params).unwrap_or_else(|| rewritten(module, has_positive_params));
     let mut options = ptx::CompileOptions::default();
     (options.num_warps, options.num_stages, options.num_ctas) = (hints.num_warps, hints.num_stages, hints.num_ctas);
     (options.tma, options.plan_search) = (module.globals.is_empty(), PlanSearch::Off);
+    options.assumes_positive_params = has_positive_params;
     for target in [Target::SM_80, Target::SM_90A] {
         run_passes(module, target, &options);
     }

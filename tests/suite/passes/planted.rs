@@ -71,6 +71,9 @@ const FAULTS: &[Planted] = &[
     kernel("hoist_factor", "the factor of a maximum is lost", k::two_products, |before, after| {
         m::bypass_new(before, after, Opcode::MulF);
     }),
+    kernel("hoist_factor", "a parameter is lost as a factor", k::scaled_maximum, |before, after| {
+        m::bypass_new(before, after, Opcode::MulF);
+    }),
     kernel("select_to_branch", "the arms of a branch are swapped", k::two_products, m::new_arms_are_swapped),
     kernel("pipeline_dependent_mma", "the last product is lost", k::two_products, |_, after| {
         m::bypass(after, Opcode::MmaF);
