@@ -216,7 +216,7 @@ fn warps_for(bytes: u64, each: u64) -> u64 {
 /// Sizes of the tiles of a kernel.
 #[derive(Debug, Default)]
 struct Sizes {
-    /// Bytes of the largest tile.
+    /// Bytes of the largest tile. Tiles of addresses do not count: each access computes its own.
     largest: u64,
     /// Bytes of the largest tile that is loaded or stored.
     accessed: u64,
@@ -303,7 +303,7 @@ impl Sizes {
                 if !before.is_empty() {
                     self.rows = self.rows.max(shape[shape.len() - 2] as u64);
                 }
-            } else if count > 1 {
+            } else if count > 1 && !is_address(module, value) {
                 self.largest = self.largest.max(bytes);
             }
         }
@@ -403,6 +403,11 @@ impl Sizes {
 pub fn fills_registers(words: u64, warps: u32) -> bool {
     let each = u64::from(MAX_REGISTERS_PER_THREAD.min(REGISTERS_PER_SM / (warps * WARP_SIZE)));
     words > each * 3 / 4
+}
+
+/// Returns true for a tile of addresses.
+fn is_address(module: &Module, value: Value) -> bool {
+    matches!(module.ty(value), Type::Tile { elem: Elem::Ptr { .. }, .. })
 }
 
 /// Returns elements and bytes of a tile; zeros for other values.
