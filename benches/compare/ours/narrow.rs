@@ -33,8 +33,16 @@ pub fn quantized_matmul(place: Place, [m, n, k]: [usize; 3]) -> ct::Result<Box<d
     let mut row = Configurations::new(place, addresses, make)?;
     let tm = m.next_power_of_two().max(16);
     let small = [[tm, 32, 128], [tm, 64, 64], [tm, 64, 128], [tm, 128, 64], [tm, 128, 128]];
-    let large =
-        [[128, 128, 64], [128, 128, 32], [128, 256, 64], [256, 128, 64], [128, 64, 64], [64, 128, 64], [64, 256, 64]];
+    let large = [
+        [128, 128, 64],
+        [128, 128, 32],
+        [128, 256, 64],
+        [256, 128, 64],
+        [256, 128, 128],
+        [128, 64, 64],
+        [64, 128, 64],
+        [64, 256, 64],
+    ];
     for tile in if is_small { &small[..] } else { &large[..] }.iter().copied() {
         let [tm, tn, tk] = tile;
         for num_warps in if is_small { [None, Some(2)] } else { [None, Some(8)] } {

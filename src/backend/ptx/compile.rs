@@ -41,7 +41,8 @@
 //! 17. plan search (`plan/plan_search.rs`), which runs 18 to 27 for each candidate.
 //!
 //! `Plan::new` (`plan/kernel_plan.rs`):
-//! 18. `rematerialize` (`plan/rematerialize.rs`); if it changes the module, 20 is omitted;
+//! 18. the number of warps (`plan/num_warps.rs`), `rematerialize` (`plan/rematerialize.rs`); if it
+//!     changes the module, 20 is omitted;
 //! 19. layout inference (`layout_inference/dispatch.rs`), with the plans of MMAs (`mma`);
 //! 20. `rewrite_mma_loops` (`plan/mma_loops.rs`):
 //!     `register_operands` (`plan/register_operands.rs`),
@@ -54,14 +55,15 @@
 //! 22. `select_tma_stores` (`schedule/store/tma_store.rs`);
 //! 23. `plan_warp_specialization` (`schedule/warp_specialize/plan.rs`), with clusters, stage counts
 //!     and ping-pong;
-//! 24. `allocate_staging_buffers` (`schedule/store/tma_store.rs`), `select_privatized_atomics`
-//!     (`schedule/store/privatize.rs`);
+//! 24. `allocate_staging_buffers` (`schedule/store/tma_store.rs`); without a producer
+//!     `select_privatized_atomics` (`schedule/store/privatize.rs`);
 //! 25. steps (`schedule/build.rs`), `insert_waits` (`schedule/pipeline/mma_waits.rs`),
 //!     `insert_sub_steps` (`schedule/sub_steps/walk.rs`), again with fewer hoisted operands and
 //!     double buffers if they cost other steps shared memory;
 //! 26. `overlap_work_with_mmas` (`schedule/pipeline/mma_overlap.rs`);
-//! 27. `insert_try_waits` (`schedule/pipeline/try_wait.rs`), `order_mmas` and `order_exponentials`
-//!     (`schedule/pipeline/mma_order.rs`). Verifiers run after 25, 26 and each of 27.
+//! 27. `insert_try_waits` (`schedule/pipeline/try_wait.rs`), `order_mmas`
+//!     (`schedule/pipeline/mma_order.rs`), which calls `order_exponentials`
+//!     (`schedule/pipeline/exp_order.rs`). Verifiers run after 25, 26 and each of 27.
 //!
 //! `lower` and `emit` (`lower/driver.rs`):
 //! 28. instructions of each step (`lower/dispatch.rs`);

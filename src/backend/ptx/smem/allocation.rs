@@ -6,7 +6,7 @@
 //! barrier before it. The back edge of a loop counts as an access to all bytes.
 //!
 //! A TMA store reads its buffer asynchronously. A write to that buffer requires a barrier, and that
-//! barrier requires a wait ([`SharedMemory::take_bulk_wait`]) of the thread that issued the
+//! barrier requires a wait ([`SharedMemory::take_tma_store_wait`]) of the thread that issued the
 //! stores. The wait precedes the barrier.
 
 use super::super::hardware::{SWIZZLE_ATOM_BYTES, SWIZZLE_ROW_BYTES};
@@ -242,7 +242,7 @@ impl SharedMemory {
     }
 
     /// Records a TMA store of this buffer, issued after a barrier.
-    pub fn record_bulk_read(&mut self, buffer: Buffer) {
+    pub fn record_tma_store_read(&mut self, buffer: Buffer) {
         self.bulk.push(buffer);
     }
 
@@ -269,7 +269,7 @@ impl SharedMemory {
     }
 
     /// Returns true if the next barrier has to follow a wait for TMA stores.
-    pub fn take_bulk_wait(&mut self) -> bool {
+    pub fn take_tma_store_wait(&mut self) -> bool {
         std::mem::take(&mut self.wait_for_bulk)
     }
 
@@ -377,22 +377,22 @@ mod tests {
         let a = shared.allocate(1024, 1024).unwrap();
         shared.record_write(a);
         shared.clear_hazards();
-        shared.record_bulk_read(a);
+        shared.record_tma_store_read(a);
         let b = shared.allocate(128, 1).unwrap();
-        assert!(!shared.record_write(b) && !shared.take_bulk_wait());
+        assert!(!shared.record_write(b) && !shared.take_tma_store_wait());
         assert!(shared.is_bulk_reading());
         assert!(shared.record_write(a), "the barrier does not end a bulk store");
-        assert!(shared.take_bulk_wait() && !shared.take_bulk_wait());
+        assert!(shared.take_tma_store_wait() && !shared.take_tma_store_wait());
         assert!(!shared.is_bulk_reading());
         shared.unknown(false);
         shared.clear_hazards();
-        assert!(!shared.record_write(b) && !shared.take_bulk_wait(), "the loop does not store");
+        assert!(!shared.record_write(b) && !shared.take_tma_store_wait(), "the loop does not store");
         shared.clear_hazards();
         shared.still_reading(&[b]);
-        assert!(shared.record_write(b) && shared.take_bulk_wait(), "the loop that would have waited was skipped");
+        assert!(shared.record_write(b) && shared.take_tma_store_wait(), "the loop that would have waited was skipped");
         shared.unknown(true);
         shared.clear_hazards();
-        assert!(shared.record_write(b) && shared.take_bulk_wait(), "the loop may have stored");
+        assert!(shared.record_write(b) && shared.take_tma_store_wait(), "the loop may have stored");
     }
 
     #[test]

@@ -5,9 +5,9 @@
 //! allows it. The kernel does not write the arrays. The indices depend on the loop counter and on
 //! values from outside of the loop.
 //!
-//! A loop with `break` or `return` is no `for` (`ops/control/counted_loop`), and has no copies. A
-//! `for` with `continue` has none either: the end of the body issues the next copies. The reasons
-//! are `CpAsyncRejection::NoCounter` and `CpAsyncRejection::Continue`.
+//! A loop with `break` or `return` is no `for` (`ops/control/counted_loop`), and has no copies
+//! (`CpAsyncRejection::NoCounter`). A `for` with `continue` has none either
+//! (`CpAsyncRejection::Continue`).
 //!
 //! *Operands*: a `for` loop qualifies if its body loads operands of an MMA. One barrier at the head
 //! of an iteration has two purposes. The copies of all threads have arrived, and all threads have

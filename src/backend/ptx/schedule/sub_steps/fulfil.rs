@@ -95,7 +95,7 @@ impl SubStepBuilder<'_, '_> {
                 self.record_smem_write(buffer);
                 let barriers = if split.in_flight == 1 { 2 * split.count - 1 } else { split.count };
                 (0..barriers).for_each(|_| self.barrier(true));
-                self.smem.record_bulk_read(buffer);
+                self.smem.record_tma_store_read(buffer);
                 return;
             }
         }

@@ -60,7 +60,7 @@ impl SubStepBuilder<'_, '_> {
     /// Inserts a barrier, with the waits for TMA stores that precede it. `always`: a step needs the
     /// barrier, independent of hazards.
     pub fn barrier(&mut self, always: bool) {
-        if self.smem.take_bulk_wait() {
+        if self.smem.take_tma_store_wait() {
             self.sub_steps.push(SubStep::TmaStoreWait { complete: false });
         }
         self.sub_steps.push(SubStep::Barrier { required: always });

@@ -1,7 +1,7 @@
 //! Stage counts: the number of stages of each pipeline.
 //!
 //! The maximum is the hint `num_stages` of the loop, else `Hints::num_stages`, else the number for
-//! the hint `latency`, else `MAX_STAGES`; at least 2. The capacity is `smem_for_stages`
+//! the hint `latency`, else `DEFAULT_STAGES`; at least 2. The capacity is `smem_for_stages`
 //! (`analysis/kernel_info`) without conversions and thread-private stages.
 
 use crate::backend::ptx::schedule::KernelInfo;
@@ -16,8 +16,8 @@ use crate::ir::BlockId;
 const MIN_INNERMOST_STAGES: u32 = 4;
 /// Number of stages of an outer loop: the current one and the next one.
 const OUTER_STAGES: u32 = 2;
-/// Maximum number of stages of a pipeline. More do not hide more latency.
-const MAX_STAGES: u32 = 8;
+/// Maximum number of stages of a pipeline without a hint. More do not hide more latency.
+const DEFAULT_STAGES: u32 = 8;
 /// Bytes of shared memory for barriers and alignment.
 const SLACK_BYTES: u32 = 2 << 10;
 
@@ -134,6 +134,6 @@ impl KernelInfo<'_> {
     fn default_pipeline_stages(&self, warp_spec: &WarpSpecialization, pipeline: usize) -> u32 {
         let channels = warp_spec.channels.iter().filter(|channel| channel.pipeline == pipeline);
         let loads = channels.flat_map(|channel| channel.loads.iter().map(|tma_load| tma_load.load));
-        self.options.num_stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(MAX_STAGES).max(2)
+        self.options.num_stages.or_else(|| self.stages_for_latency(loads)).unwrap_or(DEFAULT_STAGES).max(2)
     }
 }
