@@ -345,7 +345,7 @@ fn summary(schedule: &str) -> String {
                 open.push((indent, loops.len()));
                 loops.push(Steps::default());
             }
-            ["mma_wait", _, "pending", count, ..] => {
+            ["mma_wait", _, "pending", count, ..] | ["mma_read_wait", "pending", count, ..] => {
                 inner.inspect(|&at| loops[at].pending.push(count.trim_end_matches(',').to_owned()));
             }
             ["order_wait", ..] => {
