@@ -23,7 +23,7 @@ options! {
         /// Length of the sums.
         "k" k: Option<usize> = None,
         /// Extents of a tile: rows, columns, and terms of the sums.
-        "tile" tile: [usize; 3] = [256, 128, 128],
+        "tile" tile: [usize; 3] = [256, 128, 64],
         /// Weights of a column that share a scale, a multiple of the rows of a tile. Default: the
         /// rows of a tile.
         "group" group: Option<usize> = None,

@@ -29,7 +29,7 @@ fn scaled_with_residual(persistent: bool) -> Module {
         }
     };
     let (q, r) = (ct::ArraySpec::<f16, 2>::new([4096, 64]), ct::ArraySpec::<f32, 2>::new([4096, 64]));
-    let text = ct::inspect(kernel, ((q.clone(), q), r.clone(), r.mutable())).ir();
+    let text = ct::inspect(kernel, ((q, q), r, r.mutable())).ir();
     Module::parse("prefetch", &text.unwrap()).unwrap()
 }
 
