@@ -38,7 +38,12 @@ pub(crate) use prove::{
 };
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
-pub(crate) use transform::hoist_factor::{Factors, POSITIVE_RANGE, positive_params};
+#[cfg(not(feature = "_suite"))]
+pub(crate) use transform::hoist_factor::POSITIVE_RANGE;
+#[cfg(feature = "_suite")]
+#[doc(hidden)]
+pub use transform::hoist_factor::POSITIVE_RANGE;
+pub(crate) use transform::hoist_factor::{Factors, positive_params};
 pub(crate) use transform::thread_local_reduction::{ReductionAxis, ReductionDistribution};
 
 use crate::ir::{Module, Op};

@@ -273,8 +273,8 @@ impl PackedDecode {
     /// heads; a head of keys has at most 16 heads of queries.
     ///
     /// # Errors
-    /// [`ct::Error::Argument`] for shapes that do not fit, and those of the launch. A page of the
-    /// table that does not exist reads as zeros.
+    /// [`ct::Error::Argument`] for shapes that do not fit, and for scales of a page that are not
+    /// contiguous; those of the launch. A page of the table that does not exist reads as zeros.
     #[track_caller]
     pub fn launch<T: Number>(
         &self,

@@ -128,7 +128,7 @@ const MIN_FAST_GAIN: f64 = 0.03;
 /// Returns the gain of `FloatMode::fast()` for a kernel with MMAs in loops, by the cost model.
 /// Computed for remarks alone.
 fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) -> Option<String> {
-    let is_calibrated = target.arch == 90 && target.accelerated;
+    let is_calibrated = target == Target::SM_90A;
     if options.plan_search != PlanSearch::Report || !is_calibrated || !plan_search::has_mma_in_loop(module) {
         return None;
     }

@@ -21,7 +21,6 @@ mod planted;
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -34,7 +33,7 @@ use cutlet::backend::schedule_sim::ScheduleSimulator;
 use cutlet::backend::tileir::{self, Guards, Version};
 use cutlet::dtype::DType;
 use cutlet::ir::{Module, Type, Value, verify};
-use cutlet::pass::{Fault, PIPELINE, PassRun, instrument_accesses, optimize, record_passes};
+use cutlet::pass::{Fault, PIPELINE, POSITIVE_RANGE, PassRun, instrument_accesses, optimize, record_passes};
 
 use crate::harness::PERSISTENT_CTAS;
 
@@ -166,9 +165,6 @@ fn run_all(trace: &Module, hints: Hints, words: &[u64], part: Part) {
         }
     }
 }
-
-/// Range of parameters that `hoist_factor` may assume, as a launch checks it.
-const POSITIVE_RANGE: RangeInclusive<f32> = 1e-12..=1e12;
 
 /// Returns true if all parameters of f32 have words in [`POSITIVE_RANGE`].
 pub fn has_positive_params(module: &Module, words: &[u64]) -> bool {

@@ -102,8 +102,8 @@ impl Product {
             (_, 4) => ([64, 64], 64),
             (17..=64, _) => ([64, 64], 128),
             (65..=128, _) => ([128, 128], 64),
-            // Each weight is unpacked once for all rows of a tile. Long steps have few barriers.
-            (_, _) => ([256, 128], 128),
+            // Each weight is unpacked once for all rows of a tile.
+            (_, _) => ([256, 128], 64),
         };
         let blocks = rows.div_ceil(tm) * outputs.div_ceil(tn);
         // Weights arrive faster the more blocks ask for them; a block has four tiles of inputs to

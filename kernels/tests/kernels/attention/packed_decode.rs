@@ -94,16 +94,19 @@ fn wrong_shapes_are_errors() -> ct::Result<()> {
     let codes = device().packed_zeros::<i4, 4>([2, 1, 16, 64])?;
     let (scales, few) = (device().zeros([2, 1, 16, 2])?, device().zeros([2, 1, 8, 2])?);
     let (table, lengths) = (device().zeros([1, 2])?, device().zeros([1])?);
-    let launch = |q: [usize; 3], scales: &ct::DeviceArray<f32, 4>| {
-        let cache = (codes.view(), scales.view());
+    let wide = device().zeros([2, 1, 16, 4])?;
+    let strided = wide.view().slice(3, ..2)?;
+    let launch = |q: [usize; 3], scales: ct::DeviceView<f32, 4>| {
+        let cache = (codes.view(), scales);
         let of = PackedPages { keys: cache, values: cache, table: table.view(), lengths: lengths.view() };
         let (x, mut y) = (device().zeros::<f16, 3>(q)?, device().zeros(q)?);
         let decode = PackedDecode::new(1.0);
         let mut scratch = decode.scratch(device(), q, &of)?;
         decode.launch(&device().default_stream(), x.view(), of, y.view_mut(), &mut scratch)
     };
-    launch([1, 4, 64], &scales)?;
-    for (q, scales) in [([1, 17, 64], &scales), ([1, 4, 32], &scales), ([1, 4, 64], &few)] {
+    let (scales, few) = (scales.view(), few.view());
+    launch([1, 4, 64], scales)?;
+    for (q, scales) in [([1, 17, 64], scales), ([1, 4, 32], scales), ([1, 4, 64], few), ([1, 4, 64], strided)] {
         let error = launch(q, scales).expect_err("an error");
         assert!(matches!(error, ct::Error::Argument { .. }), "{error}");
     }

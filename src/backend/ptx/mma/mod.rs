@@ -31,6 +31,7 @@ use super::isa::builder::Builder;
 use super::isa::inst::{Operand, Reg, ShflMode, Ty};
 use crate::dtype::DType;
 use crate::layout::Layout;
+use crate::target::Target;
 use request::Planned;
 
 /// The instruction and the operand layouts of an MMA.
@@ -63,11 +64,10 @@ impl MmaPlan {
         if (request.a.dtype, request.b.dtype, request.acc) == (DType::F32, DType::F32, DType::F32) {
             return Ok(MmaPlan::from_planned(fma::plan(request), InstructionKind::Fma));
         }
-        let has_wgmma = request.target.arch == 90 && request.target.accelerated;
-        let wgmma_rejection = match has_wgmma.then(|| wgmma::plan(request)).transpose() {
-            Ok(Some(planned)) => return Ok(MmaPlan::from_planned(planned, InstructionKind::Wgmma)),
-            Ok(None) => None,
-            Err(rejection) => Some(rejection),
+        let wgmma_rejection = match (request.target == Target::SM_90A).then(|| wgmma::plan(request)) {
+            Some(Ok(planned)) => return Ok(MmaPlan::from_planned(planned, InstructionKind::Wgmma)),
+            Some(Err(rejection)) => Some(rejection),
+            None => None,
         };
         let plan = MmaPlan::from_planned(mma_sync::plan(request)?, InstructionKind::MmaSync);
         Ok(MmaPlan { wgmma_rejection, ..plan })

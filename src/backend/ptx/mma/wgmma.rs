@@ -130,7 +130,7 @@ fn attempt(
         return Err("it multiplies 64 rows, or 128 of 8-bit elements that are not contiguous along k");
     }
     if k % step != 0 {
-        return Err("its step along k has 32 bytes");
+        return Err("the extent of k is no multiple of 32 bytes");
     }
     let groups = [along_rows, all / along_rows];
     let width = (columns / groups[1]).min(MAX_COLUMNS);

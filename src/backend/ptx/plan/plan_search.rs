@@ -125,7 +125,7 @@ impl CtaCount {
 pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileOptions) -> SearchResult {
     let default = CompileOptions { plan_search: PlanSearch::Off, ..*options };
     let mut chosen = SearchResult { options: default, considered: Vec::new() };
-    let is_calibrated = target.arch == 90 && target.accelerated;
+    let is_calibrated = target == Target::SM_90A;
     let verbose = options.plan_search == PlanSearch::Report;
     let is_enabled = options.optimizations.contains(Optimization::PlanSearch) && options.plan_search != PlanSearch::Off;
     if !is_enabled || !(is_calibrated || verbose) || !has_mma_in_loop(module) {

@@ -15,7 +15,8 @@ use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::tensor_map::{Swizzle, TensorMap};
 use crate::ir::{OpId, Opcode};
 
-/// Minimum number of bytes of a prefetched tile.
+/// Minimum number of bytes of a prefetched tile. Smaller tiles are few lines of the cache, and each
+/// prefetch needs a tensor map among the parameters.
 const MIN_BYTES: usize = 1 << 10;
 
 impl KernelInfo<'_> {
