@@ -2,7 +2,7 @@
 
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::Lowering;
-use crate::backend::ptx::lower::state::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
+use crate::backend::ptx::lower::state::sync_state::{EmittedMmaGroup, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::schedule::{ConsumerWait, For, MmaWait};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::Value;
@@ -104,8 +104,8 @@ impl Lowering<'_> {
 }
 
 impl CarriedMmaRegs {
-    fn mma(&self, results: &[Value]) -> InFlightMma {
-        InFlightMma {
+    fn mma(&self, results: &[Value]) -> EmittedMmaGroup {
+        EmittedMmaGroup {
             results: results.to_vec(),
             releases: self.releases.clone(),
             reads: self.reads.clone(),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
 use crate::backend::ptx::lower::state::core::{CarriedMmaStep, FixedRegisters, SCHEDULE_MISMATCH};
-use crate::backend::ptx::lower::state::sync_state::InFlightMma;
+use crate::backend::ptx::lower::state::sync_state::EmittedMmaGroup;
 use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::mma::{MmaPart, MmaPlan, OperandPlan, OperandSource};
@@ -96,7 +96,7 @@ impl Lowering<'_> {
         let releases = self.sync.take_releases(gives);
         if self.info.is_async(members) {
             let (results, loc) = (self.info.results_of(members), module.op(last).loc.0);
-            self.sync.mmas.in_flight.push(InFlightMma { results, releases, reads, loc });
+            self.sync.mmas.in_flight.push(EmittedMmaGroup { results, releases, reads, loc });
         } else {
             self.release_stages(&releases, None);
         }

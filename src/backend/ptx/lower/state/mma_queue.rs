@@ -6,7 +6,7 @@
 
 use super::core::{Lowered, Lowering};
 use super::instrument::stamp_state::WaitKey;
-use super::sync_state::{InFlightMma, ReleaseBarrier, StageRelease};
+use super::sync_state::{EmittedMmaGroup, ReleaseBarrier, StageRelease};
 use crate::backend::ptx::isa::builder::Builder;
 use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
@@ -76,7 +76,7 @@ impl Lowering<'_> {
         MmaPlan::wait(&mut self.b, pending as u32);
         let mma = self.sync.mmas.in_flight[completed - 1].results.first().and_then(|&mma| self.module.defining_op(mma));
         self.end_overlapped_wait(start, Some(WaitKey::Mma), mma);
-        let completed: Vec<InFlightMma> = self.sync.mmas.in_flight.drain(..completed).collect();
+        let completed: Vec<EmittedMmaGroup> = self.sync.mmas.in_flight.drain(..completed).collect();
         for mma in completed {
             match defers {
                 true => self.sync.mmas.deferred_releases.extend(mma.releases),

@@ -130,13 +130,13 @@ impl MmaQueue {
     }
 
     /// Returns the MMAs in flight.
-    pub fn snapshot(&self) -> Vec<InFlightMma> {
+    pub fn snapshot(&self) -> Vec<EmittedMmaGroup> {
         self.in_flight.clone()
     }
 
     /// Sets the MMAs in flight at the start of another arm. Returns their number at the end of the
     /// previous one.
-    pub fn replace(&mut self, running: Vec<InFlightMma>) -> usize {
+    pub fn replace(&mut self, running: Vec<EmittedMmaGroup>) -> usize {
         std::mem::replace(&mut self.in_flight, running).len()
     }
 }
@@ -228,7 +228,7 @@ pub enum ReleaseBarrier {
 #[derive(Default)]
 pub struct MmaQueue {
     /// In the order of issue.
-    pub in_flight: Vec<InFlightMma>,
+    pub in_flight: Vec<EmittedMmaGroup>,
     /// Sunk MMA waits of the current step: the number of MMA groups that may stay in flight.
     pub sunk_mma_waits: VecDeque<usize>,
     /// Channels of sunk stage waits of the current step.
@@ -239,9 +239,9 @@ pub struct MmaQueue {
     pub sunk_order_wait: Option<OrderPoint>,
 }
 
-/// An MMA group that may be in flight.
+/// MMA group whose instructions are emitted and whose wait is not: a `wgmma-group` of PTX.
 #[derive(Clone, Debug)]
-pub struct InFlightMma {
+pub struct EmittedMmaGroup {
     /// Results of the MMAs.
     pub results: Vec<Value>,
     /// Releases of the stages that they read.

@@ -19,9 +19,9 @@ use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Sch
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
-/// An MMA group that may be in flight.
+/// MMA group in flight that has no MMA wait in the schedule so far.
 #[derive(Clone, Debug)]
-struct UnwaitedMma {
+struct UnwaitedMmaGroup {
     /// The last MMA of the group.
     mma: OpId,
     /// The results of the group.
@@ -36,7 +36,7 @@ struct WaitInserter<'a, 'm> {
     schedule: &'a Schedule,
     role: WarpRole,
     /// In the order in which they were issued.
-    in_flight: Vec<UnwaitedMma>,
+    in_flight: Vec<UnwaitedMmaGroup>,
     /// Channels whose tiles have been waited for.
     full_channels: FxHashSet<u32>,
     /// The waits, and the places before whose steps they belong.
@@ -125,7 +125,7 @@ impl WaitInserter<'_, '_> {
             Step::Mma(plan) if self.info.is_async(&plan.ops) => {
                 let Some(mma) = plan.last() else { return };
                 let results = self.info.results_of(&plan.ops);
-                self.in_flight.push(UnwaitedMma { mma, results, from_previous_iteration: false });
+                self.in_flight.push(UnwaitedMmaGroup { mma, results, from_previous_iteration: false });
                 if self.role == WarpRole::Consumer {
                     self.mma_wait(place, 1, false);
                 }
@@ -143,7 +143,7 @@ impl WaitInserter<'_, '_> {
         let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
             return;
         };
-        let UnwaitedMma { mma, from_previous_iteration, .. } = self.in_flight[completed - 1];
+        let UnwaitedMmaGroup { mma, from_previous_iteration, .. } = self.in_flight[completed - 1];
         self.in_flight.drain(..completed);
         let sunk = sunk && self.info.is_enabled(Optimization::SinkMmaWaits);
         let wait = MmaWait { mma, from_previous_iteration, pending, sunk, defer_release: false, release_after: None };
@@ -152,16 +152,18 @@ impl WaitInserter<'_, '_> {
 }
 
 /// Returns the loop-carried MMA groups, with their results among the carried `values`.
-fn carried_mmas(step: &For, values: &[Value]) -> Vec<UnwaitedMma> {
+fn carried_mmas(step: &For, values: &[Value]) -> Vec<UnwaitedMmaGroup> {
     let carried = step.accumulators_in(values);
-    carried.map(|(carried, results)| UnwaitedMma { mma: carried.mma, results, from_previous_iteration: true }).collect()
+    carried
+        .map(|(carried, results)| UnwaitedMmaGroup { mma: carried.mma, results, from_previous_iteration: true })
+        .collect()
 }
 
 impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
-    type State = Vec<UnwaitedMma>;
+    type State = Vec<UnwaitedMmaGroup>;
     type Error = Infallible;
 
-    fn state(&mut self) -> &mut Vec<UnwaitedMma> {
+    fn state(&mut self) -> &mut Vec<UnwaitedMmaGroup> {
         &mut self.in_flight
     }
 
@@ -180,7 +182,7 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place<'a>, _: Vec<UnwaitedMma>) -> Result<(), Infallible> {
+    fn leave(&mut self, place: Place<'a>, _: Vec<UnwaitedMmaGroup>) -> Result<(), Infallible> {
         if let Some(Step::For(step)) = place.parent {
             self.in_flight = carried_mmas(step, &self.info.module.op(step.op).results);
             if let Some(epilogue) = step.epilogue {
@@ -191,7 +193,11 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
     }
 
     /// Adds waits at the ends of arms, so that the same MMA groups are in flight after each arm.
-    fn join(&mut self, arms: &'a [SeqId], ends: Vec<Vec<UnwaitedMma>>) -> Result<Vec<UnwaitedMma>, Infallible> {
+    fn join(
+        &mut self,
+        arms: &'a [SeqId],
+        ends: Vec<Vec<UnwaitedMmaGroup>>,
+    ) -> Result<Vec<UnwaitedMmaGroup>, Infallible> {
         let common = ends.iter().map(Vec::len).min().unwrap_or(0);
         for (&seq, in_flight) in arms.iter().zip(ends) {
             self.in_flight = in_flight;

@@ -6,7 +6,7 @@
 //! the iteration. MMAs that the previous iteration has issued read the slot that is then the second
 //! one.
 
-use super::state::{DoubledOperand, PendingMma, SubStepBuilder};
+use super::state::{DoubledOperand, MembarMmaGroup, SubStepBuilder};
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::backend::ptx::mma::OperandPlan;
 use crate::backend::ptx::optimizations::Optimization;
@@ -99,8 +99,8 @@ impl<'a> SubStepBuilder<'a, '_> {
 
     /// Returns the MMA groups that the previous iteration has issued. `sum` returns the value of an
     /// accumulator.
-    pub fn carried_mmas(&self, plan: &For, slots: Option<Buffer>, sum: impl Fn(usize) -> Value) -> Vec<PendingMma> {
-        let carried = plan.carried_mmas.iter().map(|carried| PendingMma {
+    pub fn carried_mmas(&self, plan: &For, slots: Option<Buffer>, sum: impl Fn(usize) -> Value) -> Vec<MembarMmaGroup> {
+        let carried = plan.carried_mmas.iter().map(|carried| MembarMmaGroup {
             results: carried.accumulators.iter().map(|&carried| sum(carried)).collect(),
             reads: match slots {
                 Some(slots) => vec![slots.halves()[1]],

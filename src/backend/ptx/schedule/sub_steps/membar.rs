@@ -10,7 +10,7 @@
 //! waits for the last group that reads an overlapping buffer, and later groups stay in flight. A
 //! barrier follows, since the wait completes only the MMAs of the own warp group.
 
-use super::state::{PendingMma, SubStepBuilder};
+use super::state::{MembarMmaGroup, SubStepBuilder};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::OpId;
@@ -49,7 +49,7 @@ impl SubStepBuilder<'_, '_> {
     /// Waits for the MMA groups in flight that read a buffer. Sunk waits of the step are then
     /// included.
     pub fn wait_for_mma_reads(&mut self, buffer: Buffer) {
-        let reads = |mma: &PendingMma| mma.reads.iter().any(|read| read.overlaps(buffer));
+        let reads = |mma: &MembarMmaGroup| mma.reads.iter().any(|read| read.overlaps(buffer));
         let Some(last) = self.in_flight.iter().rposition(reads) else { return };
         let pending = self.in_flight.len() - 1 - last;
         let pending = self.sunk_waits.drain(..).map(|(pending, _)| pending).fold(pending, usize::min);

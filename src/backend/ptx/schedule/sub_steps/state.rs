@@ -41,9 +41,9 @@ pub struct StoredOperand<'a> {
     pub buffer: Buffer,
 }
 
-/// An MMA group that may be in flight.
+/// MMA group in flight at a sub-step, with the shared memory that it reads, for membar.
 #[derive(Clone)]
-pub struct PendingMma {
+pub struct MembarMmaGroup {
     /// Results of the group.
     pub results: Vec<Value>,
     /// Buffers that the group reads.
@@ -74,7 +74,7 @@ pub struct SubStepBuilder<'a, 'm> {
     /// Operands that threads write, in the slots of the enclosing loop that has two of them.
     pub doubled_operands: Vec<DoubledOperand<'a>>,
     /// The MMA groups that may be in flight, in the order of issue.
-    pub in_flight: Vec<PendingMma>,
+    pub in_flight: Vec<MembarMmaGroup>,
     /// Sunk waits that have not been emitted: the number of groups that remain in flight, and the
     /// index in `mma_waits`.
     pub sunk_waits: VecDeque<(usize, usize)>,

@@ -1,6 +1,6 @@
 //! Insertion of sub-steps: a walk through each partition that records those of every step.
 
-use super::state::{MmaWaitUse, PendingMma, SubStepBuilder};
+use super::state::{MembarMmaGroup, MmaWaitUse, SubStepBuilder};
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
     For, HoistedOperand, LayoutId, Loop, MmaGroup, Schedule, SeqId, Step, StripMine, WarpRole,
@@ -137,7 +137,7 @@ impl SubStepBuilder<'_, '_> {
         let reads = self.mma_operands(&plan.ops);
         self.flush_sunk_waits();
         if self.info.is_async(&plan.ops) {
-            self.in_flight.push(PendingMma { results: self.info.results_of(&plan.ops), reads });
+            self.in_flight.push(MembarMmaGroup { results: self.info.results_of(&plan.ops), reads });
         }
         plan.ops.iter().for_each(|&id| self.define_results(id));
     }

@@ -20,9 +20,9 @@ use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
 use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
 use crate::ir::{OpId, Value};
 
-/// An MMA group that may be in flight.
+/// MMA group in flight in a finished schedule, with its stages, for the verifier.
 #[derive(Clone, PartialEq, Eq)]
-struct IssuedMma {
+struct VerifiedMmaGroup {
     /// Last MMA of the group.
     mma: OpId,
     /// Results of the MMAs of the group.
@@ -50,7 +50,7 @@ struct AsyncOrderVerifier<'a, 'm> {
     schedule: &'a Schedule,
     role: WarpRole,
     /// Groups in flight, in order of issue.
-    in_flight: Vec<IssuedMma>,
+    in_flight: Vec<VerifiedMmaGroup>,
     /// Acquired stages, by channel.
     acquired: FxHashMap<u32, StageAcquire>,
     /// Channels with a deferred release: their MMAs are complete, and the stages are still
@@ -113,7 +113,8 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     }
 
     fn mma_wait(&mut self, wait: &MmaWait) -> VerifyResult {
-        let this = |mma: &IssuedMma| (mma.mma, mma.from_previous_iteration) == (wait.mma, wait.from_previous_iteration);
+        let this =
+            |mma: &VerifiedMmaGroup| (mma.mma, mma.from_previous_iteration) == (wait.mma, wait.from_previous_iteration);
         let position = self.in_flight.len().checked_sub(wait.pending + 1);
         match position.filter(|&position| this(&self.in_flight[position])) {
             Some(_) if wait.sunk && self.has_unwaited_previous() => {
@@ -221,7 +222,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         let Some(mma) = plan.last() else { return Ok(()) };
         if self.info.is_async(&plan.ops) {
             let results = plan.ops.iter().map(|&id| self.info.module.op(id).results[0]).collect();
-            self.in_flight.push(IssuedMma {
+            self.in_flight.push(VerifiedMmaGroup {
                 mma,
                 results,
                 from_previous_iteration: false,
@@ -250,10 +251,10 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    fn carried_mmas(step: &For, values: &[Value]) -> Vec<IssuedMma> {
+    fn carried_mmas(step: &For, values: &[Value]) -> Vec<VerifiedMmaGroup> {
         let carried = step.accumulators_in(values);
         carried
-            .map(|(carried, results)| IssuedMma {
+            .map(|(carried, results)| VerifiedMmaGroup {
                 mma: carried.mma,
                 results,
                 from_previous_iteration: true,
@@ -283,7 +284,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
     fn terminator(&self, id: OpId, parent: Option<&Step>) -> VerifyResult {
         let exit = &self.info.module.op(id).operands;
         let overlapped = matches!(parent, Some(Step::If { pure: true, .. }));
-        let may_be_in_flight = |mma: &IssuedMma| match parent {
+        let may_be_in_flight = |mma: &VerifiedMmaGroup| match parent {
             Some(Step::For(step)) if !step.carried_mmas.is_empty() => step
                 .accumulators_in(exit)
                 .any(|(carried, sums)| carried.mma == mma.mma && sums.iter().all(|sum| mma.results.contains(sum))),
@@ -301,10 +302,10 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
 }
 
 impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
-    type State = Vec<IssuedMma>;
+    type State = Vec<VerifiedMmaGroup>;
     type Error = String;
 
-    fn state(&mut self) -> &mut Vec<IssuedMma> {
+    fn state(&mut self) -> &mut Vec<VerifiedMmaGroup> {
         &mut self.in_flight
     }
 
@@ -349,7 +350,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place<'a>, _: Vec<IssuedMma>) -> VerifyResult {
+    fn leave(&mut self, place: Place<'a>, _: Vec<VerifiedMmaGroup>) -> VerifyResult {
         let is_between = |step: &&Step| {
             matches!(step, Step::Sub(_) | Step::OrderWait { .. } | Step::OrderArrive(OrderPoint::Mma(_)))
         };
@@ -364,7 +365,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         }
     }
 
-    fn join(&mut self, _: &'a [SeqId], mut ends: Vec<Vec<IssuedMma>>) -> Result<Vec<IssuedMma>, String> {
+    fn join(&mut self, _: &'a [SeqId], mut ends: Vec<Vec<VerifiedMmaGroup>>) -> Result<Vec<VerifiedMmaGroup>, String> {
         match ends.windows(2).all(|pair| pair[0] == pair[1]) {
             true => Ok(ends.pop().unwrap_or_default()),
             false => Err("the branches wait for different MMAs".to_owned()),
