@@ -100,7 +100,7 @@ type StageResult<T> = std::result::Result<T, Vec<Diagnostic>>;
 ///
 /// # Errors
 /// [`Error::Unsupported`] names each op that cannot be lowered for this target, at the user's
-/// place.
+/// source location.
 pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Result<Compiled> {
     let (module, positive_params) = prepare_for_launch(module, options);
     let mut strategies = PlanStrategies::new(&module, target, options)?;

@@ -14,12 +14,13 @@ use crate::error::{Location, WaitRole};
 
 /// An assertion of a kernel.
 ///
-/// On failure, the kernel writes the assertion's number, the place and the values to the note.
+/// On failure, the kernel writes the assertion's number, the source location and the values to the
+/// note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Assertion {
     /// The format of the values, or plain text if there are none.
     pub message: Arc<str>,
-    /// The user's place.
+    /// The user's source location.
     pub location: Option<Location>,
     /// Types of the values.
     pub values: Vec<DType>,
@@ -27,7 +28,7 @@ pub struct Assertion {
     pub shape: Vec<i64>,
 }
 
-/// A place in the code that waits, in a kernel with a wait limit.
+/// An emitted wait, in a kernel with a wait limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitSite {
     /// The step of the schedule, for the report.
@@ -36,7 +37,7 @@ pub struct WaitSite {
     pub role: WaitRole,
     /// Object of the wait.
     pub object: WaitObject,
-    /// The user's place.
+    /// The user's source location.
     pub location: Option<Location>,
 }
 

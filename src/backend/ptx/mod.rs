@@ -6,7 +6,7 @@
 //! 2. `layout_inference`: a register layout for each value, and MMA plans (`mma`);
 //! 3. `schedule`: warps, pipelines, barriers and steps, as data;
 //! 4. `lower`: steps become instructions, by `scalar`, `mma` and the builder of `isa`, with buffers
-//!    placed by `smem`;
+//!    allocated by `smem`;
 //! 5. `workarounds`: rewrites of instructions that ptxas compiles to wrong code;
 //! 6. `register_pressure`: the number of registers of a thread, and of CTAs on an SM;
 //! 7. `isa`: text of the instructions.
@@ -17,7 +17,7 @@
 //!
 //! # Index
 //!
-//! One row for each subject, with all places that decide it. *Fixed*: decided at lowering, and so
+//! One row for each subject, with all files that decide it. *Fixed*: decided at lowering, and so
 //! no step of the schedule. Verifiers run in builds with `debug_assertions`, and that of data
 //! partitions in all builds (`plan/planned_kernel.rs`). `tests/architecture/index.rs` checks that
 //! files and functions exist, and that each file with a matching call is in its row. The head of
@@ -54,9 +54,9 @@
 //! | layout conversion | `layout/convert/mod.rs`; hoisted: `schedule/pipeline/hoist_conversions.rs` | `lower/state/convert_layout.rs` (`convert`) | `schedule/verify/barriers.rs` | `schedule/sub_steps/layout_conversion.rs` |
 //! | instruction of an MMA | `mma/mod.rs` (`MmaPlan::new`), `mma/wgmma.rs` (`plan`, `attempt`), `mma/mma_sync.rs` (`plan`), `mma/fma.rs` (`plan`); called by `layout_inference/ops/mma.rs` (`plan_mma`) | `mma/wgmma.rs`, `mma/mma_steps.rs`, `mma/fma.rs` by `lower/compute/mma.rs` (`mma_group`) | `schedule/verify/steps.rs` (`verify_mma_partition`) | `mma/request.rs` (`MmaRequest`); cost: `cost/op_cost.rs` (`product`) |
 //! | MMA operand in registers or shared memory | `mma/wgmma.rs` (`attempt`), `plan/register_operands.rs` (`place_operands_in_registers`), `plan/mma_loops.rs`; hoisted: `schedule/pipeline/hoist_operands.rs` | `lower/compute/mma.rs` (`mma_operand`, `hoist_operands`) | `schedule/verify/barriers.rs` | `mma/request.rs` (`OperandPlan`) |
-//! | swizzle of MMA operands, matrix descriptor | XOR of all MMA operands: `layout/shared_layout.rs` (`swizzled`); its arguments: `mma/smem_descriptor.rs` (`SmemMatrix::new`) for `wgmma`, `mma/fragment.rs` for `mma.sync`, `mma/fma.rs`; TMA boxes: `schedule/warp_specialize/plan.rs` (`tma_boxes`) | `mma/smem_descriptor.rs` (`descriptor`), `mma/smem_operand.rs`; address: `lower/state/convert_layout.rs` (`place_from`) | `schedule/verify/stage_layout.rs` | `layout/shared_layout.rs` (`SharedLayout`), `tensor_map.rs` (`Swizzle`) |
+//! | swizzle of MMA operands, matrix descriptor | XOR of all MMA operands: `layout/shared_layout.rs` (`swizzled`); its arguments: `mma/smem_descriptor.rs` (`SmemMatrix::new`) for `wgmma`, `mma/fragment.rs` for `mma.sync`, `mma/fma.rs`; TMA boxes: `schedule/warp_specialize/plan.rs` (`tma_boxes`) | `mma/smem_descriptor.rs` (`descriptor`), `mma/smem_operand.rs`; address: `lower/state/convert_layout.rs` (`address_from`) | `schedule/verify/stage_layout.rs` | `layout/shared_layout.rs` (`SharedLayout`), `tensor_map.rs` (`Swizzle`) |
 //! | swizzle of TMA stores | `smem/tma_box.rs` (`TmaBoxLayout`) | `lower/async_ops/tma_store.rs` | `schedule/verify/tma_store.rs` | |
-//! | swizzle of layout conversions | swizzled or affine: `schedule/sub_steps/layout_conversion.rs`; `layout/convert/shared.rs` (`SharedPlan::new`), `layout/convert/affine.rs` (`AffinePlan::new`) | address: `lower/state/convert_layout.rs` (`place_from`) | | |
+//! | swizzle of layout conversions | swizzled or affine: `schedule/sub_steps/layout_conversion.rs`; `layout/convert/shared.rs` (`SharedPlan::new`), `layout/convert/affine.rs` (`AffinePlan::new`) | address: `lower/state/convert_layout.rs` (`address_from`) | | |
 //! | reductions, scans | `schedule/requirements/reduction_steps.rs` (`reduction_steps`); bytes of shared memory: `schedule/requirements/exchange.rs`; allocation and reuse: `smem/allocation.rs` (`allocate`) by `schedule/sub_steps/fulfil.rs`; barriers: `schedule/sub_steps/membar.rs` (`smem_write`, `smem_read`) | `lower/compute/reduce.rs`; shuffles: `lower/compute/reduce_lanes.rs`; between warps: `lower/compute/reduce_warps.rs` (`reduce_warps`); `lower/compute/scan.rs`, `lower/compute/scan_lanes.rs`, `lower/compute/scan_warps.rs` | `schedule/verify/barriers.rs` | `schedule/requirements/requirement.rs` (`Requirement::SmemExchange`) |
 //! | shared-memory allocation | `smem/allocation.rs` (`SharedMemory::allocate`), `schedule/sub_steps/fulfil.rs` (`fulfil`), `schedule/sub_steps/double_buffers.rs`; for the whole kernel: `plan/planned_kernel.rs` | `lower/state/sub_steps.rs` (`next_write_buffer`, `begin_read`) | `schedule/verify/barriers.rs`, `schedule/verify/steps.rs` (`verify_smem_capacity`) | `schedule/ir/sub_step.rs` (`SubStep::SmemWrite`) |
 //! | `setmaxnreg` | `schedule/analysis/register_budget.rs` (`registers_per_thread`) | `lower/partitions.rs` (`emit_setmaxnreg`) | | |

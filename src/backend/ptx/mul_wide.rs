@@ -48,8 +48,8 @@ pub fn merge(function: &mut Function) {
     let lives = Lives::new(&function.lines, function.registers[2] as usize);
     let pairs = pairs(&function.lines, &writes, &lives);
     for &(first, second) in &pairs {
-        let place = |line: usize| half(&function.lines[line], &writes).expect("a half of a product");
-        let (one, other) = (place(first), place(second));
+        let half_at = |line: usize| half(&function.lines[line], &writes).expect("a half of a product");
+        let (one, other) = (half_at(first), half_at(second));
         let (ty, high, low) = match one.high {
             Some(ty) => (ty, one.result, other.result),
             None => (other.high.expect("one of two halves is the high one"), other.result, one.result),
@@ -64,7 +64,7 @@ pub fn merge(function: &mut Function) {
             op: Opcode::Mov(Ty::B64),
             dsts: vec![Arg::Vector([low, high].map(|reg| reg.as_class(RegClass::B32).into()).to_vec())],
             srcs: vec![whole.into()],
-            place: product.place,
+            loc: product.loc,
         };
         function.lines[second] = Line::Inst(split);
     }
@@ -212,7 +212,7 @@ mod tests {
         b.ret();
         let mut function = b.finish();
         merge(&mut function);
-        let place = |required: Operand, written: bool| {
+        let line_of = |required: Operand, written: bool| {
             let mentions = |line: &Line| {
                 let mut found = false;
                 if let Line::Inst(inst) = line {
@@ -222,8 +222,8 @@ mod tests {
             };
             function.lines.iter().position(mentions)
         };
-        assert!(place(high, true) < place(high, false), "{:?}", function.lines);
-        assert!(place(next, true).is_some());
+        assert!(line_of(high, true) < line_of(high, false), "{:?}", function.lines);
+        assert!(line_of(next, true).is_some());
     }
 
     #[test]
@@ -239,7 +239,7 @@ mod tests {
         let of_the_round_before = |b: &mut Builder, x: Operand| {
             let factor = b.add(Ty::U32, x, 1);
             let label = b.new_label();
-            b.place(label);
+            b.emit_label(label);
             b.mul_hi(Ty::U32, factor, 3);
             (0..REACH as i32).fold(x, |sum, n| b.xor(Ty::B32, sum, n + 1));
             b.mul(Ty::S32, factor, 3);
@@ -257,7 +257,7 @@ mod tests {
         let after_a_label = |b: &mut Builder, x: Operand| {
             b.mul_hi(Ty::U32, x, 3);
             let label = b.new_label();
-            b.place(label);
+            b.emit_label(label);
             b.mul(Ty::S32, x, 3);
         };
         assert_eq!(kinds(after_a_label), [1, 1, 0]);

@@ -337,7 +337,7 @@ mod tests {
         let carried = b.fresh(RegClass::F32);
         b.ld_to(&[carried], Space::Global, Ty::F32, &base.into(), MemMods::default(), None);
         let top = b.new_label();
-        b.place(top);
+        b.emit_label(top);
         let loaded = b.fresh_vec(RegClass::F32, 8);
         for half in loaded.chunks(4) {
             b.ld_to(half, Space::Global, Ty::F32, &base.into(), MemMods::default(), None);

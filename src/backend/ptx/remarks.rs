@@ -50,8 +50,8 @@ pub enum DataPath {
 /// A load or a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Access {
-    /// The user's place.
-    pub place: Option<Location>,
+    /// The user's source location.
+    pub location: Option<Location>,
     /// True for a store.
     pub writes: bool,
     /// True for an atomic.
@@ -69,8 +69,8 @@ pub struct Access {
 /// An MMA of the module, with its instructions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Product {
-    /// The user's place.
-    pub place: Option<Location>,
+    /// The user's source location.
+    pub location: Option<Location>,
     /// Extents of the operands and the result.
     pub shapes: [Vec<i64>; 3],
     /// The instruction, and how many of them a warp issues.
@@ -96,7 +96,7 @@ pub struct CodeRemarks {
     pub data_partitions: Option<u32>,
     /// Reason against the data partitions that the requested number of warps implies.
     pub data_partition_rejected: Option<String>,
-    /// Missed loop hints, and loops with MMAs and without a producer: place
+    /// Missed loop hints, and loops with MMAs and without a producer: source location
     /// and reason.
     pub missed_loop_hints: Vec<(Option<Location>, String)>,
     /// Considered plans, one line each: cost, and difference from the selected plan.
@@ -131,7 +131,7 @@ pub struct CodeRemarks {
 #[derive(Clone, Debug, PartialEq)]
 struct Largest {
     registers: u32,
-    place: Option<Location>,
+    location: Option<Location>,
     elem: String,
     shape: Vec<i64>,
 }
@@ -154,7 +154,7 @@ impl CodeRemarks {
         }
         let op = module.op(id);
         let access = Access {
-            place: module.location(op.loc).cloned(),
+            location: module.location(op.loc).cloned(),
             writes: !op.results.contains(&tile),
             elem: module.dtype(tile),
             shape: module.shape(tile).to_vec(),
@@ -171,7 +171,8 @@ impl CodeRemarks {
             && let Some((elem, shape)) = module.ty(tile).as_tile()
         {
             let (elem, shape) = (elem.to_string(), shape.to_vec());
-            self.largest = Some(Largest { registers, place: module.location(module.op(id).loc).cloned(), elem, shape });
+            self.largest =
+                Some(Largest { registers, location: module.location(module.op(id).loc).cloned(), elem, shape });
         }
     }
 
@@ -181,8 +182,8 @@ impl CodeRemarks {
         if needed < times * available || available == 0 {
             return None;
         }
-        let tile = self.largest.as_ref().map_or(String::new(), |Largest { registers, place: at, elem, shape }| {
-            format!(" (the largest tile, {elem} {shape:?}, has {registers}: {})", place(at))
+        let tile = self.largest.as_ref().map_or(String::new(), |Largest { registers, location: at, elem, shape }| {
+            format!(" (the largest tile, {elem} {shape:?}, has {registers}: {})", location_text(at))
         });
         Some(format!(
             "about {needed} registers per thread are live{tile} and {available} are available: expect spills to local memory; use \
@@ -210,8 +211,8 @@ impl CodeRemarks {
             _ => ("fma".to_owned(), lines.iter().filter(|line| matches!(line, Line::Inst(_))).count()),
         };
         let op = module.op(id);
-        let (place, count) = (module.location(op.loc).cloned(), count as u32);
-        let product = Product { place, shapes, instruction, count, wgmma_rejection };
+        let (location, count) = (module.location(op.loc).cloned(), count as u32);
+        let product = Product { location, shapes, instruction, count, wgmma_rejection };
         self.products.push((id, product));
     }
 
@@ -282,8 +283,8 @@ fn extents(shape: &[i64]) -> String {
     shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
 }
 
-fn place(place: &Option<Location>) -> String {
-    place.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string)
+fn location_text(location: &Option<Location>) -> String {
+    location.as_ref().map_or_else(|| "?".to_owned(), ToString::to_string)
 }
 
 impl fmt::Display for CodeRemarks {
@@ -294,7 +295,7 @@ impl fmt::Display for CodeRemarks {
                 (false, true) => "store",
                 (false, false) => "load",
             };
-            let (at, shape) = (place(&access.place), extents(&access.shape));
+            let (at, shape) = (location_text(&access.location), extents(&access.shape));
             write!(f, "  {at}: {verb} {shape} {}: {}", access.elem, access.path)?;
             match &access.direct_reason {
                 Some(reason) => writeln!(f, "; not asynchronous: {reason}")?,
@@ -303,7 +304,7 @@ impl fmt::Display for CodeRemarks {
         }
         for product in self.products() {
             let [a, b, c] = product.shapes.each_ref().map(|shape| extents(shape));
-            let (at, count) = (place(&product.place), product.count);
+            let (at, count) = (location_text(&product.location), product.count);
             write!(f, "  {at}: {a} times {b} to {c}: {count} x {}", product.instruction)?;
             match product.wgmma_rejection {
                 Some(reason) => writeln!(f, "; not wgmma: {reason}")?,
@@ -328,7 +329,7 @@ impl fmt::Display for CodeRemarks {
             writeln!(f, "  data partitioning rejected: {reason}")?;
         }
         for (at, what) in &self.missed_loop_hints {
-            writeln!(f, "  {}: loop: {what}", place(at))?;
+            writeln!(f, "  {}: loop: {what}", location_text(at))?;
         }
         if let Some([requested, possible]) = self.occupancy_limited {
             writeln!(f, "  occupancy: {possible}, limited by registers and shared memory (requested: {requested})")?;

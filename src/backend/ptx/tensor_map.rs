@@ -315,12 +315,12 @@ mod tests {
         let resolved = map.resolve(&[0x7000, 100, 72, 80]).unwrap();
         assert_eq!((resolved.rank, resolved.extents), (4, [72, RAGGED_EXTENT, 1 << 31, 1 << 31, 1]));
         assert_eq!(resolved.boxes, [64, 128, 1, 1, 1]);
-        let place = |coords: [u64; 3]| {
+        let address = |coords: [u64; 3]| {
             let terms = coords.iter().zip(resolved.strides).map(|(&at, stride)| at.wrapping_mul(stride));
             terms.fold(resolved.address, u64::wrapping_add)
         };
         for (row, left) in [(0u64, 100u64), (7, 93), (99, 1), (100, 0)] {
-            assert_eq!(place([RAGGED_EXTENT - left, row + left, RAGGED_EXTENT]), 0x7000 + 160 * row);
+            assert_eq!(address([RAGGED_EXTENT - left, row + left, RAGGED_EXTENT]), 0x7000 + 160 * row);
         }
         let mut wide = map;
         wide.dims[1].stride = Number::Param { index: 3, bytes: 8 };

@@ -40,7 +40,7 @@ pub struct Event {
 #[derive(Clone, Copy, Debug)]
 pub struct EventPart {
     /// Sequence of the step, and its position there.
-    pub place: (SeqId, usize),
+    pub position: (SeqId, usize),
     /// Op of the step: of a step of a pipeline the first load of the channel.
     pub op: Option<OpId>,
     /// Cycles without contention.
@@ -95,7 +95,7 @@ pub enum EventKind {
 /// A loop of an event program.
 pub struct LoopTiming {
     pub op: OpId,
-    /// Place in the source.
+    /// Location in the source.
     pub source: String,
     pub body: usize,
     /// List of the epilogue.
@@ -339,7 +339,7 @@ impl EventBuilder<'_, '_> {
             self.step(step, events);
             let op = self.op_of(step);
             for event in events.iter_mut().skip(first).filter(|event| event.parts.is_empty()) {
-                event.parts.push(EventPart { place: (body, index), op, cycles: event.cycles() });
+                event.parts.push(EventPart { position: (body, index), op, cycles: event.cycles() });
             }
             let makes =
                 |value| step.ops().iter().any(|&id| self.op_costs.context.module.op(id).results.contains(&value));
@@ -510,13 +510,14 @@ impl EventBuilder<'_, '_> {
         events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
     }
 
-    /// Returns the label of an op: its name and its place in the source.
+    /// Returns the label of an op: its name and its source location.
     fn label(&self, id: OpId) -> String {
         let name = self.op_costs.context.module.op(id).code.spec().name;
         format!("{} {}", name.trim_end_matches("_tko"), self.source(id))
     }
 
-    /// Returns the label of a pipeline event: its name and the place of the channel's first load.
+    /// Returns the label of a pipeline event: its name and the source location of the channel's
+    /// first load.
     fn channel_label(&self, name: &str, channel: u32) -> String {
         let load = self.first_load(channel);
         load.map_or_else(|| format!("{name} {channel}"), |load| format!("{name} {}", self.source(load)))
@@ -682,7 +683,7 @@ impl EventBuilder<'_, '_> {
     }
 }
 
-/// Returns file name and line of an op, or its number if its place is unknown.
+/// Returns file name and line of an op, or its number if its location is unknown.
 fn source(module: &Module, id: OpId) -> String {
     let Some(location) = module.location(module.op(id).loc) else { return format!("op {}", id.index()) };
     let file = location.file.rsplit(['/', '\\']).next().unwrap_or_default();

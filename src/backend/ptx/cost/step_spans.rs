@@ -13,7 +13,7 @@ pub struct StepSpan {
     /// First warp of the group.
     pub warp: u32,
     /// Sequence of the step, and its position there.
-    pub place: (SeqId, usize),
+    pub position: (SeqId, usize),
     /// Kind, as in a measured event.
     pub kind: &'static str,
     pub op: Option<OpId>,
@@ -43,16 +43,17 @@ pub fn step_spans(module: &Module, programs: &EventPrograms, replay: &EventRepla
             for part in &run.event.parts {
                 let share = if all > 0.0 { part.cycles / all } else { 1.0 / run.event.parts.len() as f64 };
                 let end = start + share * (run.end - run.start);
-                let &EventPart { place, op, .. } = part;
+                let &EventPart { position, op, .. } = part;
                 let kind = if run.waits { "wait" } else { kind(module, &run.event.what, op) };
                 match steps.last_mut() {
                     // The instructions of an MMA and its issue are one execution.
                     Some(last)
-                        if (last.warp, last.place, last.kind) == (warp, place, kind) && start - last.end < 1.0 =>
+                        if (last.warp, last.position, last.kind) == (warp, position, kind)
+                            && start - last.end < 1.0 =>
                     {
                         last.end = end;
                     }
-                    _ => steps.push(StepSpan { role: plan.role, warp, place, kind, op, start, end }),
+                    _ => steps.push(StepSpan { role: plan.role, warp, position, kind, op, start, end }),
                 }
                 start = end;
             }

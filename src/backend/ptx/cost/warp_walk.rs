@@ -148,19 +148,19 @@ impl WarpGroupState {
     pub fn step<'a>(&mut self, sim: &mut SimState<'a>) -> Progress {
         let programs: &'a EventPrograms = sim.programs;
         let Some(frame) = self.frames.last() else { return self.end(sim) };
-        let place = (frame.list, frame.next);
+        let position = (frame.list, frame.next);
         let Some(event) = programs.lists[frame.list].get(frame.next) else { return self.end_of_list(sim) };
         if !self.reached {
             self.reached = true;
             self.reached_at = self.time;
-            self.wait_for_values(sim, event, place);
+            self.wait_for_values(sim, event, position);
             // Resources serve requests in the order of the calls. Requests before the end of the
             // wait are served first.
             if self.time > self.reached_at {
                 return Progress::Advanced;
             }
         }
-        let Some(is_complete) = self.execute(sim, event, place) else { return Progress::Blocked };
+        let Some(is_complete) = self.execute(sim, event, position) else { return Progress::Blocked };
         if is_complete {
             self.reached = false;
             self.background = None;
@@ -194,41 +194,41 @@ impl WarpGroupState {
         }
     }
 
-    fn wait_for_values(&mut self, sim: &mut SimState<'_>, event: &Event, place: (usize, usize)) {
+    fn wait_for_values(&mut self, sim: &mut SimState<'_>, event: &Event, position: (usize, usize)) {
         if self.pending_values.is_empty() {
             return;
         }
         let required = self.pending_values.iter().filter(|(value, _)| event.reads.contains(value));
         let last = required.map(|&(_, time)| time).fold(0.0, f64::max);
         self.pending_values.retain(|(value, _)| !event.reads.contains(value));
-        self.wait_until(sim, last, place);
+        self.wait_until(sim, last, position);
     }
 
     /// Executes a quantum of an event; returns true if the event is complete. `None`: blocked.
-    fn execute<'a>(&mut self, sim: &mut SimState<'a>, event: &'a Event, place: (usize, usize)) -> Option<bool> {
+    fn execute<'a>(&mut self, sim: &mut SimState<'a>, event: &'a Event, position: (usize, usize)) -> Option<bool> {
         let programs = sim.programs;
         let weights = programs.weights;
         match &event.what {
             EventKind::Work(Work { usage, background, stores, barriers, arrives, waits }) => {
                 if self.background.is_none() && *stores {
-                    sim.queue(self.number, MEMORY_QUEUE).issue((background, 0.0), self.time, place, 0.0);
+                    sim.queue(self.number, MEMORY_QUEUE).issue((background, 0.0), self.time, position, 0.0);
                     self.background = Some(self.time);
                 } else if self.background.is_none() {
-                    self.background = Some(sim.resources.serve_all(background, self.time, (self.number, place)));
+                    self.background = Some(sim.resources.serve_all(background, self.time, (self.number, position)));
                 }
-                return self.work(sim, (usage, *barriers), (arrives, *waits), place);
+                return self.work(sim, (usage, *barriers), (arrives, *waits), position);
             }
             EventKind::Mma { mma_usage, min_cycles, waits, releases } => {
                 if self.quanta == 0.0 {
-                    self.product(sim, (mma_usage, *min_cycles, releases), place);
+                    self.product(sim, (mma_usage, *min_cycles, releases), position);
                     self.quanta = 1.0;
                 }
                 if *waits {
-                    self.wait_mmas(sim, self.mmas_in_flight.len(), place)?;
+                    self.wait_mmas(sim, self.mmas_in_flight.len(), position)?;
                 }
                 self.quanta = 0.0;
             }
-            &EventKind::Produce(channel) => return self.produce(sim, channel, place),
+            &EventKind::Produce(channel) => return self.produce(sim, channel, position),
             &EventKind::Advance(channel) => {
                 let pipeline = programs.channels[channel as usize].pipeline;
                 self.acquired[channel as usize] = self.consumed[pipeline];
@@ -238,13 +238,13 @@ impl WarpGroupState {
                 let pipeline = programs.channels[channel as usize].pipeline;
                 let full = sim.blocks[self.block].full_at(pipeline, self.acquired[channel as usize])?;
                 if full > self.time {
-                    self.wait_until(sim, full + weights.wait_wakeup, place);
+                    self.wait_until(sim, full + weights.wait_wakeup, position);
                 } else {
                     self.time += weights.dependent_issue;
                 }
             }
             &EventKind::MmaWait { pending } => {
-                self.wait_mmas(sim, self.mmas_in_flight.len().saturating_sub(pending), place)?;
+                self.wait_mmas(sim, self.mmas_in_flight.len().saturating_sub(pending), position)?;
             }
             EventKind::ConsumerRelease(channels) => {
                 for &channel in channels {
@@ -252,7 +252,7 @@ impl WarpGroupState {
                     self.release_stage(sim, stage);
                 }
             }
-            &EventKind::OrderWait(point) => return self.order_wait(sim, point, place),
+            &EventKind::OrderWait(point) => return self.order_wait(sim, point, position),
             &EventKind::OrderArrive(point) => {
                 let (section, _) = self.section(sim, point);
                 let last = self.issued_mmas.checked_sub(1).filter(|_| matches!(point, OrderPoint::Mma(_)));
@@ -263,31 +263,31 @@ impl WarpGroupState {
                     self.time += weights.dependent_issue;
                 }
             }
-            EventKind::TmaStore { near, far } => self.tma_store(sim, [near, far], place)?,
-            &EventKind::Loop(loop_index) => self.enter(sim, loop_index, place),
+            EventKind::TmaStore { near, far } => self.tma_store(sim, [near, far], position)?,
+            &EventKind::Loop(loop_index) => self.enter(sim, loop_index, position),
         }
         Some(true)
     }
 
     /// Acquires a free stage and begins its copies. `None`: no stage is free.
-    fn produce(&mut self, sim: &mut SimState<'_>, channel: u32, place: (usize, usize)) -> Option<bool> {
+    fn produce(&mut self, sim: &mut SimState<'_>, channel: u32, position: (usize, usize)) -> Option<bool> {
         let (programs, weights) = (sim.programs, sim.programs.weights);
         let channel = &programs.channels[channel as usize];
         let free = sim.blocks[self.block].free_at(channel.pipeline)?;
         if free > self.time {
-            self.wait_until(sim, free, place);
+            self.wait_until(sim, free, position);
             return Some(false);
         }
         let start = self.time;
         let clustered = programs.pipelines[channel.pipeline].clustered;
         self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
             + channel.boxes * weights.tma_box;
-        let requester = (self.number, place);
+        let requester = (self.number, position);
         let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, requester);
         let far = channel.fetched * weights.misses / weights.memory;
         let (_, far) = sim.resources.serve(Resource::Memory, start, far, requester);
         sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
-        self.note(sim, place, start, false);
+        self.note(sim, position, start, false);
         Some(true)
     }
 
@@ -296,16 +296,16 @@ impl WarpGroupState {
         &mut self,
         sim: &mut SimState<'a>,
         [near, far]: [&'a ResourceUse; 2],
-        place: (usize, usize),
+        position: (usize, usize),
     ) -> Option<()> {
         // The threads write to a staging buffer again when TMA has read its previous contents.
         if self.issued_tma_stores > 0 {
             let read = *sim.queue(self.number, L2_QUEUE).done.get(self.issued_tma_stores - 1)?;
-            self.wait_until(sim, read, place);
+            self.wait_until(sim, read, position);
         }
         self.issued_tma_stores += 1;
-        sim.queue(self.number, L2_QUEUE).issue((near, 0.0), self.time, place, 0.0);
-        sim.queue(self.number, MEMORY_QUEUE).issue((far, 0.0), self.time, place, 0.0);
+        sim.queue(self.number, L2_QUEUE).issue((near, 0.0), self.time, position, 0.0);
+        sim.queue(self.number, MEMORY_QUEUE).issue((far, 0.0), self.time, position, 0.0);
         Some(())
     }
 
@@ -325,7 +325,7 @@ impl WarpGroupState {
 
     /// Waits for the end of the section before and, at a named barrier, for the other warp groups
     /// of the group.
-    fn order_wait(&mut self, sim: &mut SimState<'_>, point: OrderPoint, place: (usize, usize)) -> Option<bool> {
+    fn order_wait(&mut self, sim: &mut SimState<'_>, point: OrderPoint, position: (usize, usize)) -> Option<bool> {
         let (section, warp_groups) = self.section(sim, point);
         let weights = sim.programs.weights;
         let (mut enter, wakeup) = match point.barrier() {
@@ -349,7 +349,7 @@ impl WarpGroupState {
                 enter = enter.max(end);
             }
         }
-        self.wait_until(sim, enter + wakeup, place);
+        self.wait_until(sim, enter + wakeup, position);
         self.arrived = false;
         Some(true)
     }
@@ -359,7 +359,7 @@ impl WarpGroupState {
         sim: &mut SimState<'_>,
         (usage, barriers): (&ResourceUse, u32),
         (arrives, waits): (&[Value], bool),
-        place: (usize, usize),
+        position: (usize, usize),
     ) -> Option<bool> {
         let parts = (usage.isolated_cycles() / QUANTUM_CYCLES).ceil().clamp(1.0, MAX_QUANTA);
         if self.quanta < parts {
@@ -367,8 +367,8 @@ impl WarpGroupState {
             if self.quanta == 0.0 {
                 self.barriers = barriers;
             }
-            self.time = sim.resources.serve_all(&usage.part(1.0 / parts), start, (self.number, place));
-            self.note(sim, place, start, false);
+            self.time = sim.resources.serve_all(&usage.part(1.0 / parts), start, (self.number, position));
+            self.note(sim, position, start, false);
             self.quanta += 1.0;
             return Some(false);
         }
@@ -381,7 +381,7 @@ impl WarpGroupState {
                 return Some(false);
             }
             let all = sim.blocks[self.block].barrier_completion(group, self.passed_barriers, plan.groups)?;
-            self.wait_until(sim, all + sim.programs.weights.barrier, place);
+            self.wait_until(sim, all + sim.programs.weights.barrier, position);
             self.arrived = false;
             self.passed_barriers += 1;
             self.barriers -= 1;
@@ -390,7 +390,7 @@ impl WarpGroupState {
         self.quanta = 0.0;
         let arrival = self.background.unwrap_or(0.0).max(self.time) + sim.programs.weights.load_latency;
         if waits {
-            self.wait_until(sim, arrival, place);
+            self.wait_until(sim, arrival, position);
         }
         self.pending_values.extend(arrives.iter().map(|&value| (value, arrival)));
         Some(true)
@@ -400,26 +400,26 @@ impl WarpGroupState {
         &mut self,
         sim: &mut SimState<'a>,
         (mma_usage, min_cycles, releases): (&'a ResourceUse, f64, &[u32]),
-        place: (usize, usize),
+        position: (usize, usize),
     ) {
         let weights = sim.programs.weights;
         // A fence, and its instructions one by one.
         let start = self.time;
         self.time += weights.dependent_issue;
-        self.note(sim, place, start, false);
+        self.note(sim, position, start, false);
         let is_single_group = sim.programs.partitions[self.partition].pingpong_groups == 1;
         let gap = if is_single_group { weights.mma_group_gap } else { 0.0 };
-        sim.queue(self.number, MMA_QUEUE).issue((mma_usage, min_cycles), self.time, place, gap);
+        sim.queue(self.number, MMA_QUEUE).issue((mma_usage, min_cycles), self.time, position, gap);
         let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
         self.mmas_in_flight.push_back(QueuedMma { number: self.issued_mmas, releases });
         self.issued_mmas += 1;
     }
 
     /// Waits for the `count` oldest MMA groups. `None`: they are in flight.
-    fn wait_mmas(&mut self, sim: &mut SimState<'_>, count: usize, place: (usize, usize)) -> Option<()> {
+    fn wait_mmas(&mut self, sim: &mut SimState<'_>, count: usize, position: (usize, usize)) -> Option<()> {
         let Some(last) = count.checked_sub(1).and_then(|last| self.mmas_in_flight.get(last)) else { return Some(()) };
         let done = *sim.queue(self.number, MMA_QUEUE).done.get(last.number)?;
-        self.wait_until(sim, done, place);
+        self.wait_until(sim, done, position);
         for mma in self.mmas_in_flight.drain(..count).collect::<Vec<_>>() {
             for stage in mma.releases {
                 self.release_stage(sim, stage);
@@ -437,7 +437,7 @@ impl WarpGroupState {
         sim.blocks[self.block].release_stage(pipeline, stage, self.time + sim.programs.weights.wait_wakeup);
     }
 
-    fn enter(&mut self, sim: &mut SimState<'_>, index: usize, place: (usize, usize)) {
+    fn enter(&mut self, sim: &mut SimState<'_>, index: usize, position: (usize, usize)) {
         let timing = &sim.programs.loops[index];
         self.next();
         let first = if timing.pingpong.is_some() { self.pingpong_group } else { 0 };
@@ -446,20 +446,20 @@ impl WarpGroupState {
             Some(IterationTiming { warp_group: self.number, loop_index: index, starts: Vec::new(), end: 0.0 });
         if let Some(cp_async) = &timing.cp_async {
             for _ in 1..cp_async.stages {
-                let arrival = self.copy(sim, timing, place);
+                let arrival = self.copy(sim, timing, position);
                 frame.arrivals.push_back(arrival);
             }
         }
         self.frames.push(frame);
-        self.begin_iteration(sim, place);
+        self.begin_iteration(sim, position);
     }
 
     /// Issues the multistage copies of one iteration; returns their completion time.
-    fn copy(&mut self, sim: &mut SimState<'_>, timing: &LoopTiming, place: (usize, usize)) -> f64 {
+    fn copy(&mut self, sim: &mut SimState<'_>, timing: &LoopTiming, position: (usize, usize)) -> f64 {
         let Some(cp_async) = &timing.cp_async else { return self.time };
-        let (start, requester) = (self.time, (self.number, place));
+        let (start, requester) = (self.time, (self.number, position));
         self.time = sim.resources.serve_all(&cp_async.issue, start, requester);
-        self.note(sim, place, start, false);
+        self.note(sim, position, start, false);
         let weights = sim.programs.weights;
         let share = if cp_async.barrier_at_head { weights.misses } else { 1.0 };
         let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, requester);
@@ -468,7 +468,7 @@ impl WarpGroupState {
     }
 
     /// Begins the next iteration of a loop, or leaves it.
-    fn begin_iteration(&mut self, sim: &mut SimState<'_>, place: (usize, usize)) {
+    fn begin_iteration(&mut self, sim: &mut SimState<'_>, position: (usize, usize)) {
         let programs = sim.programs;
         let Some(frame) = self.frames.last_mut() else { return };
         let Some((index, iteration)) = frame.loop_and_iteration else { return };
@@ -492,7 +492,7 @@ impl WarpGroupState {
         // Each warp issues the same for the loop; four of them do at a time.
         let cycles =
             programs.weights.loop_overhead * f64::from(programs.partitions[self.partition].warps).max(4.0) / 4.0;
-        self.time = sim.resources.serve(Resource::Issue, self.time, cycles, (self.number, place)).1;
+        self.time = sim.resources.serve(Resource::Issue, self.time, cycles, (self.number, position)).1;
         if let Some(counts) = &timing.pingpong {
             self.iteration = iteration;
             for (pipeline, count) in counts.iter().enumerate() {
@@ -504,11 +504,11 @@ impl WarpGroupState {
             }
         }
         if let (Some(arrival), Some(cp_async)) = (arrival, &timing.cp_async) {
-            self.wait_until(sim, arrival, place);
+            self.wait_until(sim, arrival, position);
             if cp_async.barrier_at_head {
                 self.time += programs.weights.barrier;
             }
-            let next = self.copy(sim, timing, place);
+            let next = self.copy(sim, timing, position);
             if let Some(frame) = self.frames.last_mut() {
                 frame.arrivals.push_back(next);
             }
@@ -529,7 +529,7 @@ impl WarpGroupState {
 
     fn end_of_list(&mut self, sim: &mut SimState<'_>) -> Progress {
         let Some(frame) = self.frames.last_mut() else { return Progress::Ended };
-        let place = (frame.list, frame.next);
+        let position = (frame.list, frame.next);
         match &mut frame.loop_and_iteration {
             None => {
                 self.frames.pop();
@@ -541,7 +541,7 @@ impl WarpGroupState {
                 };
                 *iteration += pingpong_groups;
                 frame.next = 0;
-                self.begin_iteration(sim, (place.0, 0));
+                self.begin_iteration(sim, (position.0, 0));
             }
         }
         Progress::Advanced

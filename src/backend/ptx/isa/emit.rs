@@ -65,14 +65,14 @@ pub struct Function {
     pub frame_bytes: u32,
     /// The body.
     pub lines: Vec<Line>,
-    /// Source places of the instructions, if the text has `.loc` directives.
+    /// Source locations of the instructions, if the text has `.loc` directives.
     pub source: Option<SourceLines>,
 }
 
 impl Function {
-    /// Returns the numbers of the places of all instructions.
-    pub fn places(&self) -> impl Iterator<Item = u32> {
-        self.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst.place) } else { None })
+    /// Returns the numbers of the source locations of all instructions.
+    pub fn locs(&self) -> impl Iterator<Item = u32> {
+        self.lines.iter().filter_map(|line| if let Line::Inst(inst) = line { Some(inst.loc) } else { None })
     }
 }
 
@@ -152,12 +152,12 @@ impl Display for Function {
         if self.frame_bytes > 0 {
             writeln!(f, "    .local .align 8 .b8 frame[{}];", self.frame_bytes)?;
         }
-        let mut place = 0;
+        let mut loc = 0;
         for line in &self.lines {
             if let (Some(source), Line::Inst(inst)) = (&self.source, line)
-                && std::mem::replace(&mut place, inst.place) != inst.place
+                && std::mem::replace(&mut loc, inst.loc) != inst.loc
             {
-                source.write(inst.place, f)?;
+                source.write(inst.loc, f)?;
             }
             writeln!(f, "{line}")?;
         }

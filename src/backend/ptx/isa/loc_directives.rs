@@ -4,33 +4,33 @@ use std::fmt::{self, Formatter, Write};
 
 use crate::ir::{Loc, Module};
 
-/// The user's source places in a kernel, by their numbers.
+/// The user's source locations in a kernel, by their numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceLines {
     /// Names of files as the user's compiler reports them; `.file` counts from 1.
     files: Vec<String>,
-    /// File, line and column of a place.
-    places: Vec<Option<(usize, u32, u32)>>,
+    /// File, line and column of a location.
+    locs: Vec<Option<(usize, u32, u32)>>,
 }
 
 impl SourceLines {
-    /// Collects the places of instructions, by their numbers.
+    /// Collects the source locations of instructions, by their numbers.
     pub fn collect(module: &Module, numbers: impl Iterator<Item = u32>) -> SourceLines {
-        let mut lines = SourceLines { files: Vec::new(), places: Vec::new() };
+        let mut lines = SourceLines { files: Vec::new(), locs: Vec::new() };
         for loc in numbers {
             let number = loc as usize;
-            if number >= lines.places.len() {
-                lines.places.resize(number + 1, None);
+            if number >= lines.locs.len() {
+                lines.locs.resize(number + 1, None);
             }
-            if lines.places[number].is_none()
-                && let Some(place) = module.location(Loc(loc))
+            if lines.locs[number].is_none()
+                && let Some(location) = module.location(Loc(loc))
             {
-                let known = lines.files.iter().position(|file| **file == *place.file);
+                let known = lines.files.iter().position(|file| **file == *location.file);
                 let file = known.unwrap_or_else(|| {
-                    lines.files.push(place.file.to_string());
+                    lines.files.push(location.file.to_string());
                     lines.files.len() - 1
                 });
-                lines.places[number] = Some((file + 1, place.line, place.column));
+                lines.locs[number] = Some((file + 1, location.line, location.column));
             }
         }
         lines
@@ -47,9 +47,9 @@ impl SourceLines {
         out
     }
 
-    /// Writes the `.loc` directive of a place; nothing for an unknown place.
-    pub fn write(&self, place: u32, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.places.get(place as usize) {
+    /// Writes the `.loc` directive of a location; nothing for an unknown one.
+    pub fn write(&self, loc: u32, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.locs.get(loc as usize) {
             Some(Some((file, line, column))) => writeln!(f, "    .loc {file} {line} {column}"),
             _ => Ok(()),
         }

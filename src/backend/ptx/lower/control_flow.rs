@@ -184,7 +184,7 @@ impl Lowering<'_> {
             });
         }
         let before = self.b.num_lines();
-        self.b.place(head);
+        self.b.emit_label(head);
         if plan.unroll.is_some() {
             self.b.pragma("nounroll");
         }
@@ -201,7 +201,7 @@ impl Lowering<'_> {
         self.regions.pop();
         self.close_carried(&carried_mmas);
         self.release(mark);
-        self.b.place(next);
+        self.b.emit_label(next);
         if range.is_some() {
             self.skip_peer_iteration();
         }
@@ -226,7 +226,7 @@ impl Lowering<'_> {
         if plan.cp_async.as_ref().is_some_and(|ahead| ahead.async_mma) {
             self.wait_all_mmas();
         }
-        self.b.place(end);
+        self.b.emit_label(end);
         if let Some(cp_async) = cp_async {
             self.stop_cp_async(&cp_async);
         }
@@ -284,7 +284,7 @@ impl Lowering<'_> {
         self.region(body);
         self.regions.pop();
         self.release(mark);
-        self.b.place(next);
+        self.b.emit_label(next);
     }
 
     /// Lowers `loop`.
@@ -303,7 +303,7 @@ impl Lowering<'_> {
         self.flush_sunk_waits();
         let waits = self.waiting_since(body);
         let before = self.b.num_lines();
-        self.b.place(head);
+        self.b.emit_label(head);
         if let Some(waits) = waits {
             self.limit_loop(waits);
         }
@@ -313,7 +313,7 @@ impl Lowering<'_> {
         self.region(plan.body);
         self.regions.pop();
         self.hoist_invariants(plan.body, before);
-        self.b.place(end);
+        self.b.emit_label(end);
         self.bind_all(&op.results, &bound);
         Ok(())
     }
@@ -334,7 +334,7 @@ impl Lowering<'_> {
         for (index, &arm) in arms.iter().enumerate() {
             if index == 1 {
                 left = self.sync.mmas.replace(in_flight.clone());
-                self.b.place(otherwise);
+                self.b.emit_label(otherwise);
             }
             let exit = Some((results.clone(), end));
             self.regions.push(RegionFrame { op: Opcode::If, next: None, exit, is_pure, is_first_arm: index == 0 });
@@ -353,7 +353,7 @@ impl Lowering<'_> {
                     .to_owned(),
             );
         }
-        self.b.place(end);
+        self.b.emit_label(end);
         self.bind_all(&op.results, &results);
         Ok(())
     }

@@ -232,14 +232,14 @@ impl Lowering<'_> {
     fn time(&mut self, op: &Op, clock: Special) -> Lowered {
         let buffer = self.next_write_buffer()?;
         let base = self.b.reg(Operand::Smem, RegClass::B32);
-        let place = Addr::new(base, buffer.offset.into());
+        let addr = Addr::new(base, buffer.offset.into());
         let thread = self.b.special(Special::TidX);
         let reads = self.b.setp(Cmp::Eq, Ty::U32, thread, 0);
         let now = self.b.special(clock);
         let plain = MemMods::default();
-        self.b.guarded(reads, false, |b| b.st(Space::Shared, Ty::B64, &place, now, plain));
+        self.b.guarded(reads, false, |b| b.st(Space::Shared, Ty::B64, &addr, now, plain));
         self.begin_read(buffer)?;
-        let now = self.b.ld(Space::Shared, Ty::B64, &place, plain);
+        let now = self.b.ld(Space::Shared, Ty::B64, &addr, plain);
         self.define_scalar(op.results[0], now.into());
         Ok(())
     }

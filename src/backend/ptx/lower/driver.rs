@@ -76,7 +76,7 @@ pub fn lower<'m>(mut kernel: PlannedKernel<'m>, entry: &Entry, name: &str) -> Lo
     let rejected_loads = std::mem::take(&mut kernel.rejected_loads);
     let cluster_rejected = kernel.cluster_rejected;
     let mut lowering = start(kernel, name);
-    lowering.b.come_from(entry.loc.0);
+    lowering.b.set_loc(entry.loc.0);
     lowering.params.kinds = lowering.entry_params(entry);
     lowering.report.remarks.cluster_rejected = cluster_rejected;
     // Without a number of CTAs ptxas may save registers for too many of them.
@@ -166,7 +166,7 @@ pub fn emit(
     remarks.finish(&function, warps);
     let threads = function.threads;
     if options.line_info {
-        function.source = Some(SourceLines::collect(module, function.places()));
+        function.source = Some(SourceLines::collect(module, function.locs()));
     }
     let text = emit::module(target, &global_symbol::globals(module), &[function]);
     Ok(Compiled {

@@ -61,10 +61,11 @@ impl Lowering<'_> {
     }
 
     /// Waits at a named barrier of `threads` threads, or of all threads of the CTA. `op` and `step`
-    /// are those of a report; without an op, the place is that of the current instruction.
+    /// are those of a report; without an op, the source location is that of the current
+    /// instruction.
     pub fn sync_at(&mut self, barrier: Operand, threads: Option<u32>, op: Option<OpId>, step: &str) {
         let Some(bar) = self.limited_barrier(barrier) else { return self.b.bar_sync(barrier, threads) };
-        let loc = op.map_or(Loc(self.b.source_place()), |op| self.module.op(op).loc);
+        let loc = op.map_or(Loc(self.b.loc()), |op| self.module.op(op).loc);
         let location = self.module.location(loc).cloned();
         let state = self.b.mbarrier_arrive_for_state(&bar);
         let values = [barrier, Operand::Imm(0)];

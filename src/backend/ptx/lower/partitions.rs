@@ -69,14 +69,14 @@ impl Lowering<'_> {
         // The registers of these values belong to the consumers.
         let pipelines = self.sync.pipelines.as_mut().expect("pipelines");
         (pipelines.uniform, pipelines.data_partition) = (None, None);
-        self.b.place(producer);
+        self.b.emit_label(producer);
         self.emit_setmaxnreg(false, ctas_per_sm);
         let is_issuer = self.b.setp(Cmp::Eq, Ty::U32, tid, consumers);
         let idle = self.b.new_label();
         self.b.bra_if(is_issuer, true, idle, false);
         self.init_pipeline_states(None);
         self.lower_partition(WarpRole::Producer);
-        self.b.place(idle);
+        self.b.emit_label(idle);
         self.b.ret();
         self.sync.role = WarpRole::All;
         Ok(())
@@ -104,7 +104,7 @@ impl Lowering<'_> {
             self.sync.group.index = group;
             self.lower_consumer(tid, ctas_per_sm);
             self.values.restore(before);
-            self.b.place(next);
+            self.b.emit_label(next);
         }
         self.b.threads_per_consumer_group = 0;
     }

@@ -40,7 +40,7 @@ impl Lowering<'_> {
         let all = self.b.new_label();
         let enough = self.has_full_unroll(unroll, regs);
         self.b.bra_if(enough, true, head, true);
-        self.b.place(all);
+        self.b.emit_label(all);
         self.b.pragma("nounroll");
         for number in 1..=unroll.factor {
             round(self);

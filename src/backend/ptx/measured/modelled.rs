@@ -15,7 +15,7 @@ pub fn modelled_events(input: &CostInput<'_, '_>, weights: &'static MachineModel
         events.push(MeasuredEvent {
             role: span.role.to_string(),
             warp: span.warp,
-            step: lines.get(&span.place).copied().unwrap_or(0),
+            step: lines.get(&span.position).copied().unwrap_or(0),
             kind: span.kind.to_owned(),
             op: span.op.map(|op| op.index() as u32),
             line: location.map(ToString::to_string),

@@ -96,7 +96,7 @@ impl StampKind {
     }
 }
 
-/// A place in the code that writes records.
+/// Code that writes records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StampSite {
     /// Line of the step in the printed schedule.
@@ -106,7 +106,7 @@ pub struct StampSite {
     pub kind: StampKind,
     /// Number of the op.
     pub op: Option<u32>,
-    /// The user's place.
+    /// The user's source location.
     pub line: Option<String>,
 }
 

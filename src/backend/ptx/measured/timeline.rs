@@ -105,8 +105,8 @@ fn panel(title: String, events: &[&MeasuredEvent], (from, to): (f64, f64), marks
     let several = warps.keys().any(|(block, ..)| warps.keys().any(|(other, ..)| other != block));
     let lane = |(number, (key, bars)): (usize, (WarpKey<'_>, Vec<Bar>))| {
         let ([x, y, z], warp, role) = key;
-        let place = if several { format!("({x}, {y}, {z}) ") } else { String::new() };
-        Lane { name: format!("{place}{role}, warp {warp}"), group: Some(group_colour(number)), bars }
+        let cta = if several { format!("({x}, {y}, {z}) ") } else { String::new() };
+        Lane { name: format!("{cta}{role}, warp {warp}"), group: Some(group_colour(number)), bars }
     };
     let lanes = warps.into_iter().enumerate().map(lane).collect();
     Panel { title, from, to, marks, unit: "ns", lanes }

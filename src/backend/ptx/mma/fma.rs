@@ -206,17 +206,17 @@ impl Side {
         1 << self.register.len()
     }
 
-    fn place(&self, batch: u32, outer: usize, k: u32) -> u32 {
+    fn smem_offset(&self, batch: u32, outer: usize, k: u32) -> u32 {
         let element = batch << self.batch | spread(outer, &self.register) << self.first[1] | k << self.first[0];
         self.shared.offset(element)
     }
 
-    fn thread_places(&self) -> Vec<u32> {
+    fn thread_offsets(&self) -> Vec<u32> {
         self.thread.iter().map(|&basis| self.shared.offset(basis)).collect()
     }
 
     /// Returns the byte offset of a bit of k.
-    fn k_place(&self, bit: u32) -> u32 {
+    fn k_offset(&self, bit: u32) -> u32 {
         self.shared.offset(1 << (self.first[0] + bit))
     }
 
@@ -227,7 +227,7 @@ impl Side {
         let (row_step, k_step) = if self.k_contiguous { (1, vector) } else { (vector, 1) };
         for step in (0..count).step_by(k_step) {
             for row in (0..self.count()).step_by(row_step) {
-                let addr = reader.at(b, self.place(batch, row, k + step as u32));
+                let addr = reader.at(b, self.smem_offset(batch, row, k + step as u32));
                 let loaded = b.ld_vec(Space::Shared, Ty::F32, vector, &addr, MemMods::default());
                 for (i, value) in loaded.into_iter().enumerate() {
                     let (step, row) = if self.k_contiguous { (step + i, row) } else { (step, row + i) };
@@ -261,8 +261,8 @@ impl FmaPlan {
         let slice = self.depth.min(VECTOR);
         for batch in 0..1usize << self.batch.len() {
             let bits: Vec<[u32; 2]> =
-                (slice..self.depth).map(|bit| [self.left.k_place(bit), self.right.k_place(bit)]).collect();
-            let masks = [&self.left, &self.right].map(|side| side.thread_places().iter().fold(0, |all, x| all | x));
+                (slice..self.depth).map(|bit| [self.left.k_offset(bit), self.right.k_offset(bit)]).collect();
+            let masks = [&self.left, &self.right].map(|side| side.thread_offsets().iter().fold(0, |all, x| all | x));
             let body = (self.left.count() * self.right.count()) << slice;
             let (trips, bases) = match (left.address(), right.address()) {
                 (Some(a), Some(c)) => (KLoop::new(&bits, masks, body), [a, c]),
@@ -275,7 +275,7 @@ impl FmaPlan {
                     |(source, base, side)| match source {
                         OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
                         OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
-                            FmaOperand::Shared(SmemReader::new(b, base, thread, &side.thread_places()))
+                            FmaOperand::Shared(SmemReader::new(b, base, thread, &side.thread_offsets()))
                         }
                         OperandSource::Registers(values) => FmaOperand::Registers(values),
                     },

@@ -106,7 +106,7 @@ impl Fragments {
         ((((batch << self.repeats) | repeat) << self.steps) | step) << (self.word + self.words)
     }
 
-    fn place(&self, register: usize) -> u32 {
+    fn smem_offset(&self, register: usize) -> u32 {
         self.shared.offset(self.layout.element(register, 0, 0))
     }
 
@@ -116,7 +116,7 @@ impl Fragments {
     }
 
     /// Returns the byte offsets of the bits of the thread number for a load.
-    pub fn thread_places(&self) -> Vec<u32> {
+    pub fn thread_offsets(&self) -> Vec<u32> {
         let registers = self.layout.register_bases();
         let warps = self.layout.warp_bases().iter().copied();
         let lanes: Vec<u32> = match self.fetch {
@@ -174,7 +174,7 @@ impl<'a> FragmentOperand<'a> {
         });
         let from = match source {
             OperandSource::Shared(_) | OperandSource::Unrounded(_) => {
-                From::Shared(SmemReader::new(b, base, thread, &fragments.thread_places()))
+                From::Shared(SmemReader::new(b, base, thread, &fragments.thread_offsets()))
             }
             OperandSource::Registers(values) => From::Registers(values),
             OperandSource::Panels(..) => unreachable!("panels are for descriptors"),
@@ -235,7 +235,7 @@ impl<'a> FragmentOperand<'a> {
         for chunk in 0..chunks {
             let chunk_first = first + (chunk << (fragments.word + upper));
             let rows = [0, 1, 2, 3].map(|k| {
-                let addr = reader.at(b, fragments.place(chunk_first + k));
+                let addr = reader.at(b, fragments.smem_offset(chunk_first + k));
                 b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
             });
             for (neighbour, word) in
@@ -252,7 +252,7 @@ impl<'a> FragmentOperand<'a> {
 
     fn matrices(&mut self, b: &mut Builder, first: usize, group: usize, trans: bool) -> Vec<Operand> {
         let From::Shared(reader) = &mut self.from else { unreachable!("matrices are read from shared memory") };
-        let addr = reader.at(b, self.fragments.place(first));
+        let addr = reader.at(b, self.fragments.smem_offset(first));
         let count = group << self.fragments.words;
         b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect()
     }
@@ -262,7 +262,7 @@ impl<'a> FragmentOperand<'a> {
         let fragments = self.fragments;
         let ty = if fragments.element == Ty::F64 { Ty::F64 } else { Ty::B32 };
         if let (Fetch::Words, From::Shared(reader)) = (fragments.fetch, &mut self.from) {
-            let addr = reader.at(b, fragments.place(register));
+            let addr = reader.at(b, fragments.smem_offset(register));
             return b.ld(Space::Shared, ty, &addr, MemMods::default()).into();
         }
         let elements: Vec<Operand> = (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect();
@@ -288,7 +288,7 @@ impl<'a> FragmentOperand<'a> {
                     32 => Ty::B32,
                     _ => Ty::F64,
                 };
-                let addr = reader.at(b, fragments.place(register));
+                let addr = reader.at(b, fragments.smem_offset(register));
                 b.ld(Space::Shared, ty, &addr, MemMods::default()).into()
             }
         }

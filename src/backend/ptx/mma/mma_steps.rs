@@ -187,11 +187,12 @@ impl MmaSyncPlan {
         let none = KLoop { trips: 0, strides: [0, 0] };
         match (left.address(), right.address()) {
             (Some(a), Some(c)) => {
-                let places = |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
+                let offsets =
+                    |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
                 let bits: Vec<[u32; 2]> =
-                    places(&self.left).into_iter().zip(places(&self.right)).map(|(a, c)| [a, c]).collect();
+                    offsets(&self.left).into_iter().zip(offsets(&self.right)).map(|(a, c)| [a, c]).collect();
                 let body = products + self.left.step_cost() + self.right.step_cost();
-                let masks = [&self.left, &self.right].map(|f| f.thread_places().iter().fold(0, |all, x| all | x));
+                let masks = [&self.left, &self.right].map(|f| f.thread_offsets().iter().fold(0, |all, x| all | x));
                 (KLoop::new(&bits, masks, body), [a, c])
             }
             (Some(a), None) | (None, Some(a)) => (none, [a, a]),

@@ -57,7 +57,7 @@ pub struct OperandPlan {
     /// Its register layout, for an operand that can be in registers. Few threads have replicas
     /// unless the MMA has few rows or columns, so this layout needs registers.
     pub registers: Option<Layout>,
-    /// The same place in shared memory as panels, for TMA, which writes whole panels; only
+    /// The same offsets in shared memory as panels, for TMA, which writes whole panels; only
     /// if [`OperandPlan::shared`] consists of panels.
     pub panels: Option<Panels>,
     /// The operand in shared memory may be f32 that is not yet rounded to tf32

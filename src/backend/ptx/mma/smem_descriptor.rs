@@ -92,7 +92,7 @@ impl SmemMatrix {
         }
     }
 
-    /// Returns the place of each element. `k_last`: k is the last dimension of the tile.
+    /// Returns the offset of each element. `k_last`: k is the last dimension of the tile.
     pub fn layout(&self, shape: &[i64], k_last: bool) -> SharedLayout {
         let last = shape.len() - 1;
         let contiguous = if self.along_k == k_last { last } else { last - 1 };

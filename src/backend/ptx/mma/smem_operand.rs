@@ -32,10 +32,10 @@ impl SmemReader {
         }
     }
 
-    /// Returns the address of the thread's part XOR `place`.
-    pub fn at(&mut self, b: &mut Builder, place: u32) -> Addr {
-        let xor = place & self.in_thread;
-        let offset = i64::from(place & !self.in_thread);
+    /// Returns the address of the thread's part XOR `smem_offset`.
+    pub fn at(&mut self, b: &mut Builder, smem_offset: u32) -> Addr {
+        let xor = smem_offset & self.in_thread;
+        let offset = i64::from(smem_offset & !self.in_thread);
         if let Some((_, base)) = self.bases.iter().find(|(other, _)| *other == xor) {
             return Addr::new(*base, offset);
         }
@@ -113,7 +113,7 @@ impl KLoop {
         let bases = bases.map(|base| b.copy(base, RegClass::B32));
         let count = b.copy(0u32, RegClass::B32);
         let head = b.new_label();
-        b.place(head);
+        b.emit_label(head);
         body(b, bases.map(Operand::Reg));
         for (base, stride) in bases.into_iter().zip(self.strides) {
             let next = b.add(Ty::U32, base, stride);

@@ -235,8 +235,8 @@ fn check_wide(types: [DType; 3], widths: &[i64], along_k: bool, k: i64) {
     for i in 0..n * k {
         // Panels of swizzled rows, one after another.
         let (column, along) = (i / k, i % k);
-        let (row, place) = if along_k { (column, along * size) } else { (along, column * size) };
-        let plain = place / span * rows * span + row * span + place % span;
+        let (row, offset) = if along_k { (column, along * size) } else { (along, column * size) };
+        let plain = offset / span * rows * span + row * span + offset % span;
         let swizzled = plain ^ (plain >> 3 & (span - 16));
         put(RIGHT_BASE + swizzled as usize, encode(ty, value(7, i)));
     }

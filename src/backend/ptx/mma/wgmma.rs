@@ -230,10 +230,10 @@ impl WgmmaPlan {
     fn results(&self, acc: &[Reg], [batch, i, j]: [i64; 3], first: i64, width: i64) -> Vec<Reg> {
         let each = self.columns / 2;
         let start = ((batch * self.counts[0] + i) * self.counts[1] + j) * each + first / 2;
-        let place = |index: i64| -> usize {
+        let accumulator = |index: i64| -> usize {
             self.order.iter().enumerate().map(|(to, &from)| ((index >> from & 1) as usize) << to).sum()
         };
-        (start..start + width / 2).map(|index| acc[place(index)]).collect()
+        (start..start + width / 2).map(|index| acc[accumulator(index)]).collect()
     }
 
     /// Returns true if [`lower_together`] waits for its instructions.

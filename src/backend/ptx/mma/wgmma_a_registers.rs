@@ -132,7 +132,7 @@ impl Left {
         words * (4 / self.size as usize)
     }
 
-    fn place(&self, register: usize) -> u32 {
+    fn smem_offset(&self, register: usize) -> u32 {
         self.shared.offset(self.layout.element(register, 0, 0))
     }
 
@@ -162,17 +162,17 @@ impl<'a> Gather<'a> {
     /// Makes the operand; `unrounded`: elements are f32 and are rounded to tf32.
     pub fn new(b: &mut Builder, left: &'a Left, base: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
         let bases = [left.layout.lane_bases(), left.layout.warp_bases()].concat();
-        let mut places: Vec<u32> = bases.into_iter().map(|basis| left.shared.offset(basis)).collect();
+        let mut offsets: Vec<u32> = bases.into_iter().map(|basis| left.shared.offset(basis)).collect();
         let mut joins = [0x5410u32, 0x7632].map(Operand::from);
         if left.size == 1 {
             // Rows at a distance of 8 have the same swizzle, so half of the lanes load their four
             // rows in another order.
-            places[1] ^= left.shared.offset(2 * left.k);
+            offsets[1] ^= left.shared.offset(2 * left.k);
             let second = b.bfe(Ty::U32, thread, 1u32, 1u32);
             let swapped = b.mul(Ty::U32, second, 0x4444u32);
             joins = joins.map(|join| b.xor(Ty::B32, swapped, join));
         }
-        Gather { left, reader: SmemReader::new(b, base, thread, &places), unrounded, joins }
+        Gather { left, reader: SmemReader::new(b, base, thread, &offsets), unrounded, joins }
     }
 
     /// Returns the words of all instructions of a step.
@@ -197,7 +197,7 @@ impl<'a> Gather<'a> {
 
     /// Loads `count` adjacent rows of one k.
     fn numbers(&mut self, b: &mut Builder, register: usize, count: usize) -> Vec<Reg> {
-        let addr = self.reader.at(b, self.left.place(register));
+        let addr = self.reader.at(b, self.left.smem_offset(register));
         if self.unrounded {
             let values = b.ld_vec(Space::Shared, Ty::F32, count, &addr, MemMods::default());
             return values.into_iter().map(|value| round_to_tf32(b, value.into())).collect();
@@ -208,7 +208,7 @@ impl<'a> Gather<'a> {
     /// Loads four adjacent k of four adjacent rows.
     fn bytes(&mut self, b: &mut Builder, register: usize) -> Vec<Reg> {
         let rows = [0, 1, 2, 3].map(|k| {
-            let addr = self.reader.at(b, self.left.place(register + k));
+            let addr = self.reader.at(b, self.left.smem_offset(register + k));
             b.ld(Space::Shared, Ty::B32, &addr, MemMods::default())
         });
         transpose_bytes(b, rows, self.joins).map(|word| b.reg(word, RegClass::B32)).to_vec()

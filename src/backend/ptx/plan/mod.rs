@@ -8,7 +8,7 @@
 //! 3. `rematerialize`: repeats loads of tiles that would fill the registers;
 //! 4. layout inference;
 //! 5. `mma_loops`: rewrites loops with asynchronous MMAs; layouts are then inferred again;
-//! 6. `planned_kernel`: the schedule, and the places of its buffers in shared memory. They are the
+//! 6. `planned_kernel`: the schedule, and the offsets of its buffers in shared memory. They are the
 //!    input of `lower`.
 //!
 //! The folder does not know instructions (`isa`). `plan_search` alone knows `cost`: it costs

@@ -420,9 +420,9 @@ mod tests {
         let mut plain = crate::backend::ptx::tests::Kernel::new("plain");
         let x = plain.array(DType::F32, 1, true);
         let view = plain.partition(&x, &[1024], &[0]);
-        let place = plain.bids()[0];
-        let tile = plain.load(view, &[place]);
-        plain.store(tile, view, &[place]);
+        let index = plain.bids()[0];
+        let tile = plain.load(view, &[index]);
+        plain.store(tile, view, &[index]);
         let verbose = CompileOptions { plan_search: PlanSearch::Report, ..CompileOptions::default() };
         assert!(chosen(&plain.finish(), Target::SM_90A, verbose).considered.is_empty());
     }

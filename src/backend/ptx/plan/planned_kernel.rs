@@ -1,8 +1,8 @@
 //! Schedule of a kernel with its shared memory: the last stage of the plan, and the input of the
 //! lowering.
 //!
-//! 1. Block-local arrays and, with a wait limit, mbarriers are placed in shared memory.
-//! 2. TMA stores and the warp specialization are selected, and their buffers are placed.
+//! 1. Block-local arrays and, with a wait limit, mbarriers are allocated in shared memory.
+//! 2. TMA stores and the warp specialization are selected, and their buffers are allocated.
 //! 3. The schedule is built and, in debug builds, verified after each pass.
 
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub const EMPTY_BARRIER_OFFSET: i64 = MBARRIER_BYTES as i64;
 /// Number of order mbarriers: one for each order point and group.
 pub const ORDER_BARRIERS: u32 = PINGPONG_GROUPS * OrderPoint::PINGPONG.len() as u32;
 
-/// Kernel with its schedule and the places of its buffers.
+/// Kernel with its schedule and the offsets of its buffers.
 pub struct PlannedKernel<'m> {
     pub module: &'m Module,
     pub info: KernelInfo<'m>,
@@ -138,7 +138,7 @@ impl<'m> PlannedKernel<'m> {
         kernel
     }
 
-    /// Places the pipelines, and builds the schedule.
+    /// Allocates the pipelines, and builds the schedule.
     fn plan_partitions(&mut self, body: BlockId, warp_spec: Rc<WarpSpecialization>, verification: Verification) {
         let buffers = match self.allocate_pipelines(&warp_spec) {
             Ok(buffers) => buffers,
@@ -207,9 +207,9 @@ impl<'m> PlannedKernel<'m> {
         self.info.options.occupancy.map_or(most, |requested| requested.min(most))
     }
 
-    // Places in shared memory.
+    // Allocations in shared memory.
 
-    /// Places all block-local arrays, and reports those that do not fit.
+    /// Allocates all block-local arrays, and reports those that do not fit.
     fn reserve_allocas(&mut self, body: BlockId) {
         let module = self.module;
         let mut all = Vec::new();
@@ -223,15 +223,15 @@ impl<'m> PlannedKernel<'m> {
                 None => {
                     let (bytes, all) = (extent.map_or(u32::MAX, |(bytes, _)| bytes), self.memory.budget());
                     let message = format!("there is no room for {bytes} bytes of a tile block's own in shared memory");
-                    let place = module.location(module.op(id).loc).cloned();
+                    let location = module.location(module.op(id).loc).cloned();
                     let note = format!("a tile block has {all} bytes of it in all on {}", self.info.inference.target);
-                    self.errors.push(Diagnostic::new(message, place).note(note));
+                    self.errors.push(Diagnostic::new(message, location).note(note));
                 }
             }
         }
     }
 
-    /// Places the mbarriers of a kernel with a wait limit.
+    /// Allocates the mbarriers of a kernel with a wait limit.
     fn reserve_limited_barriers(&mut self) {
         match self.memory.reserve(NAMED_BARRIERS * MBARRIER_BYTES, 16) {
             Some(buffer) => self.limited_barriers = Some(buffer.offset),
@@ -242,7 +242,7 @@ impl<'m> PlannedKernel<'m> {
         }
     }
 
-    /// Places stages and mbarriers of all pipelines, and the mbarriers of order points.
+    /// Allocates stages and mbarriers of all pipelines, and the mbarriers of order points.
     fn allocate_pipelines(&mut self, warp_spec: &WarpSpecialization) -> Result<PipelineBuffers, &'static str> {
         let mut pipelines = Vec::new();
         for pipeline in &warp_spec.pipelines {

@@ -224,11 +224,11 @@ pub fn quotients(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Ve
     };
     let results: Vec<Reg> = dividends.iter().map(corrected).collect();
     b.bra(done, false);
-    b.place(slow);
+    b.emit_label(slow);
     for (&result, &x) in results.iter().zip(&dividends) {
         b.float_to(result, FloatOp::Div, ty, FloatMods::RN, &[x, divisor]);
     }
-    b.place(done);
+    b.emit_label(done);
     results.into_iter().map(Operand::from).collect()
 }
 

@@ -59,7 +59,7 @@ fn remainder(b: &mut Builder, s: &Shape, x: Operand, y: Operand) -> Operand {
     b.int_to(distance, IntOp::Sub, Ty::S32, ex, ey);
     let chunk = i64::from(s.bits.bits() - s.mantissa_bits - 1);
     let (again, finish) = (b.new_label(), b.new_label());
-    b.place(again);
+    b.emit_label(again);
     let over = b.setp(Cmp::Le, Ty::S32, distance, 0i64);
     b.bra_if(over, false, finish, false);
     let step = b.min(Ty::S32, distance, chunk);
@@ -67,12 +67,12 @@ fn remainder(b: &mut Builder, s: &Shape, x: Operand, y: Operand) -> Operand {
     b.int_to(rest, IntOp::Rem, s.uint, shifted, my);
     b.int_to(distance, IntOp::Sub, Ty::S32, distance, step);
     b.bra(again, false);
-    b.place(finish);
+    b.emit_label(finish);
     let value = b.cvt(s.float, s.uint, CvtRound::Rn, rest);
     let exponent = b.sub(Ty::S32, ey, s.bias + i64::from(s.mantissa_bits));
     let value = scale(b, s, value, exponent);
     b.float_to(result, FloatOp::CopySign, s.float, FloatMods::NONE, &[x, value]);
-    b.place(done);
+    b.emit_label(done);
     result.into()
 }
 

@@ -30,7 +30,8 @@ pub struct ScalarTypes<'a> {
     pub result: DType,
 }
 
-/// Reason why an operation has no lowering, as text for the user; the caller adds target and place.
+/// Reason why an operation has no lowering, as text for the user; the caller adds target and
+/// location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported(pub String);
 

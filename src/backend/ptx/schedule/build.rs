@@ -32,7 +32,7 @@ struct SmemUse {
 /// State of the construction of the steps.
 struct ScheduleBuilder<'a, 'm> {
     info: &'a KernelInfo<'m>,
-    /// Shared memory with the reservations at this place, including the stages of multistage copies
+    /// Shared memory with the reservations at this step, including the stages of multistage copies
     /// of enclosing loops.
     smem: SharedMemory,
     role: WarpRole,
@@ -266,7 +266,7 @@ impl ScheduleBuilder<'_, '_> {
     }
 
     /// Returns the steps of the MMA groups that end with this op, each with the stages that it
-    /// releases. Other MMAs of a group have no step at their place.
+    /// releases. Other MMAs of a group have no step at their position.
     fn mma_groups(&self, id: OpId) -> Vec<Step> {
         if self.info.mma_groups.last_of(id) != id {
             return Vec::new();
@@ -324,7 +324,7 @@ impl ScheduleBuilder<'_, '_> {
         sorted
     }
 
-    /// Moves the load at whose place a stage is acquired before an auxiliary load of the stage.
+    /// Moves the load at whose position a stage is acquired before an auxiliary load of the stage.
     fn acquire_before(&self, ops: &mut Vec<OpId>, load: OpId) {
         let channel = self.warp_spec().and_then(|warp_spec| Some((warp_spec, warp_spec.aux_channel(load)?)));
         let Some(anchor) = channel.and_then(|(warp_spec, channel)| warp_spec.consumer_anchor(channel)) else { return };

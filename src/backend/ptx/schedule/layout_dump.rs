@@ -14,10 +14,10 @@ impl KernelInfo<'_> {
             for &result in &op.results {
                 let Some(layout) = self.inference.layout(result) else { continue };
                 if layout.num_elements() > 1 {
-                    let place = module.location(op.loc).map(|l| l.to_string()).unwrap_or_default();
+                    let location = module.location(op.loc).map(|l| l.to_string()).unwrap_or_default();
                     let _ = writeln!(
                         text,
-                        "%{} = {} {:?} register {:?} lane {:?} warp {:?}  // {place}",
+                        "%{} = {} {:?} register {:?} lane {:?} warp {:?}  // {location}",
                         result.index(),
                         op.code.spec().name,
                         layout.shape(),

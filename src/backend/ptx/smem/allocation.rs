@@ -1,6 +1,6 @@
 //! Allocation of shared memory, and the barriers that reuse requires.
 //!
-//! Buffers are placed one after another, and from the start again when the budget is exhausted.
+//! Buffers are allocated one after another, and from the start again when the budget is exhausted.
 //! Buffers can therefore overlap. [`SharedMemory`] records the byte ranges read and written since
 //! the last barrier. An access that conflicts with an earlier one of another thread requires a
 //! barrier before it. The back edge of a loop counts as an access to all bytes.
@@ -117,8 +117,8 @@ impl SharedMemory {
     pub fn allocate(&mut self, bytes: u32, align: u32) -> Option<Buffer> {
         let bytes = bytes.next_multiple_of(ALIGN);
         let align = align.max(if bytes >= PATTERN { PATTERN } else { ALIGN });
-        let places = [self.next, self.start].map(|place| place.next_multiple_of(align));
-        let offset = places.into_iter().find(|offset| offset + bytes <= self.budget)?;
+        let offsets = [self.next, self.start].map(|offset| offset.next_multiple_of(align));
+        let offset = offsets.into_iter().find(|offset| offset + bytes <= self.budget)?;
         let buffer = Buffer { offset, bytes };
         self.next = offset + bytes;
         self.high = self.high.max(self.next);
@@ -139,7 +139,7 @@ impl SharedMemory {
         !std::mem::take(&mut self.pinned_is_overlapped)
     }
 
-    /// Prepares consecutive places for the next buffers, of `bytes` bytes in all. If there is
+    /// Prepares consecutive offsets for the next buffers, of `bytes` bytes in all. If there is
     /// space, none of them overlaps another one.
     pub fn start_contiguous(&mut self, bytes: u32) {
         if self.next.next_multiple_of(PATTERN) + bytes > self.budget {
@@ -315,13 +315,13 @@ mod tests {
     #[test]
     fn exchanges_alternate_buffers() {
         let mut shared = SharedMemory::new(1 << 16);
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         for _ in 0..6 {
             let buffer = shared.allocate_for_iteration(5000).unwrap();
             assert!(!shared.record_write(buffer) && shared.record_read(buffer));
-            places.push(buffer.offset);
+            offsets.push(buffer.offset);
         }
-        assert_eq!(places, [0, 5120, 0, 5120, 0, 5120]);
+        assert_eq!(offsets, [0, 5120, 0, 5120, 0, 5120]);
         // A buffer that overlaps the buffer of an iteration invalidates it for reuse.
         let reserved = shared.reserve(5120, 1024).unwrap();
         let [first, second] = [0; 2].map(|_| {

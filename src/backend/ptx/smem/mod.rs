@@ -1,4 +1,4 @@
-//! Shared memory: the places of buffers, and the layout of TMA boxes in a buffer.
+//! Shared memory: the offsets of buffers, and the layout of TMA boxes in a buffer.
 //!
 //! Input: sizes and alignments of buffers; the layout and the shape of a tile. Output: offsets; the
 //! words that each thread accesses. `allocation` and `tma_box` do not depend on each other.

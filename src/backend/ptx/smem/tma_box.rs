@@ -19,16 +19,16 @@ const MIN_ROW_BYTES: usize = 32;
 /// The layout of a tile as boxes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TmaBoxLayout {
-    /// The place of each element.
+    /// The offset of each element.
     pub shared: SharedLayout,
     /// Extents of a box, in the order of the tile's dimensions.
     pub boxes: Vec<i64>,
     /// Order of the 16-byte chunks of a box.
     pub swizzle: Swizzle,
-    /// The number of top bits of a place that depend on registers and on no thread: the tile can be
-    /// written in 2^n consecutive parts, each by all threads.
+    /// The number of top bits of an offset that depend on registers and on no thread: the tile can
+    /// be written in 2^n consecutive parts, each by all threads.
     pub split_bits: u32,
-    /// For each bit of a place before the swizzle, the bit of the element's index.
+    /// For each bit of an offset before the swizzle, the bit of the element's index.
     pub order: Vec<u32>,
 }
 
@@ -71,7 +71,7 @@ pub enum WriteKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmemWrite {
     /// The address is the thread's part XOR this offset.
-    pub place: u32,
+    pub offset: u32,
     /// Registers in order.
     pub registers: Vec<usize>,
 }
@@ -129,7 +129,7 @@ impl TmaBoxLayout {
     }
 
     /// Returns the tile of this shape in boxes of these extents, with `order` as the bits of an
-    /// element's index at the bits of its place. `None` if rows of this size have no swizzle.
+    /// element's index at the bits of its offset. `None` if rows of this size have no swizzle.
     pub fn from_bit_order(
         shape: &[i64],
         element_bytes: usize,
@@ -139,10 +139,10 @@ impl TmaBoxLayout {
     ) -> Option<TmaBoxLayout> {
         let fastest = (0..shape.len()).find(|&axis| axis_bits(shape, axis).next().as_ref() == order.first())?;
         let swizzle = Swizzle::from_span(u32::try_from(boxes.get(fastest)? * element_bytes as i64).ok()?)?;
-        // Bits of warps have no place.
+        // Bits of warps have no offset.
         let mut offset_bases = vec![0; shape.iter().map(|extent| extent.trailing_zeros() as usize).sum()];
-        for (place, &bit) in order.iter().enumerate() {
-            *offset_bases.get_mut(bit.trailing_zeros() as usize)? = swizzle.apply((element_bytes as u32) << place);
+        for (offset_bit, &bit) in order.iter().enumerate() {
+            *offset_bases.get_mut(bit.trailing_zeros() as usize)? = swizzle.apply((element_bytes as u32) << offset_bit);
         }
         let shared = SharedLayout { shape: shape.to_vec(), element_bytes, offset_bases };
         Some(TmaBoxLayout { shared, boxes, swizzle, split_bits, order })
@@ -153,8 +153,8 @@ impl TmaBoxLayout {
         warps.iter().all(|&basis| is_of_warps(layout, basis))
     }
 
-    /// Returns true if the lowest places are one box. `axes`: the dimensions in the order of a box,
-    /// innermost first.
+    /// Returns true if the lowest offsets are one box. `axes`: the dimensions in the order of a
+    /// box, innermost first.
     pub fn begins_with_boxes(&self, axes: &[usize]) -> bool {
         let shape = &self.shared.shape;
         let mut extents = self.boxes.iter().zip(shape);
@@ -195,9 +195,9 @@ impl TmaBoxLayout {
         self.boxes.iter().product::<i64>() as u32 * self.shared.element_bytes as u32
     }
 
-    /// Returns the coordinates in the tile of the box that starts at this place.
-    pub fn origin(&self, place: u32) -> Vec<i64> {
-        let bits = place / self.shared.element_bytes as u32;
+    /// Returns the coordinates in the tile of the box that starts at this offset.
+    pub fn origin(&self, offset: u32) -> Vec<i64> {
+        let bits = offset / self.shared.element_bytes as u32;
         let element = (0..self.order.len()).filter(|i| bits >> i & 1 == 1).fold(0, |all, i| all | self.order[i]);
         let mut rest = i64::from(element);
         let mut coordinates: Vec<i64> = self
@@ -233,7 +233,7 @@ impl TmaBoxLayout {
             return None;
         }
         let swap = self.swapped(layout, &mut side);
-        let write = |access: Access| SmemWrite { place: access.xor | access.offset, registers: access.registers };
+        let write = |access: Access| SmemWrite { offset: access.xor | access.offset, registers: access.registers };
         let list: Vec<SmemWrite> = side.accesses.into_iter().map(write).collect();
         let writes = SmemWrites { thread: side.thread, kind: WriteKind::Vector, list, swap };
         Some(writes.sorted(self.part_bytes(self.split_bits)))
@@ -255,21 +255,21 @@ impl TmaBoxLayout {
         let (mut least, part) = (conflicts(lanes.clone()), self.part_bytes(self.split_bits));
         let mut found = None;
         for (register, &basis) in layout.register_bases().iter().enumerate() {
-            let place = self.shared.offset(basis);
-            if least == 0 || place >= part || vector.contains(&(vector[0] ^ 1 << register)) {
+            let register_offset = self.shared.offset(basis);
+            if least == 0 || register_offset >= part || vector.contains(&(vector[0] ^ 1 << register)) {
                 continue;
             }
             for thread in 0..lanes.len() {
                 let mut turned = lanes.clone();
-                turned[thread] ^= place;
+                turned[thread] ^= register_offset;
                 let conflicts = conflicts(turned);
                 if conflicts < least {
-                    (least, found) = (conflicts, Some((BankConflictSwap { thread, register }, place)));
+                    (least, found) = (conflicts, Some((BankConflictSwap { thread, register }, register_offset)));
                 }
             }
         }
-        let (swap, place) = found?;
-        side.thread[swap.thread] ^= place;
+        let (swap, register_offset) = found?;
+        side.thread[swap.thread] ^= register_offset;
         for access in &mut side.accesses {
             (access.xor, access.offset) = (access.xor | access.offset, 0);
         }
@@ -284,27 +284,27 @@ impl TmaBoxLayout {
             return None;
         }
         let lanes: Vec<u32> = layout.lane_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
-        let places: Vec<u32> = layout.register_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
-        let pair_at = |place: u32| places.iter().position(|&p| p == place);
+        let offsets: Vec<u32> = layout.register_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
+        let pair_at = |offset: u32| offsets.iter().position(|&other| other == offset);
         let (trans, pair, rows) = if lanes[..2] == [4, 8] {
             (false, pair_at(2)?, lanes[2..].to_vec())
         } else if lanes[2..] == [2, 4, 8] {
             // Two rows of a matrix: any register bit that selects different banks.
-            let pair = (0..places.len()).find(|&bit| on_different_banks(&[places[bit], lanes[0], lanes[1]]))?;
-            (true, pair, vec![places[pair], lanes[0], lanes[1]])
+            let pair = (0..offsets.len()).find(|&bit| on_different_banks(&[offsets[bit], lanes[0], lanes[1]]))?;
+            (true, pair, vec![offsets[pair], lanes[0], lanes[1]])
         } else {
             return None;
         };
         let part = self.part_bytes(self.split_bits);
-        let mut others: Vec<usize> = (0..places.len()).filter(|&bit| bit != pair && places[bit] < part).collect();
-        sort::by_key(&mut others, |&bit| places[bit]);
+        let mut others: Vec<usize> = (0..offsets.len()).filter(|&bit| bit != pair && offsets[bit] < part).collect();
+        sort::by_key(&mut others, |&bit| offsets[bit]);
         others.truncate(2);
         if !on_different_banks(&rows) || rows.iter().any(|row| row & 15 != 0) {
             return None;
         }
         // Lane i provides the address of row i mod 8 of matrix i / 8.
         let mut thread = rows;
-        thread.extend((0..2).map(|i| others.get(i).map_or(0, |&bit| places[bit])));
+        thread.extend((0..2).map(|i| others.get(i).map_or(0, |&bit| offsets[bit])));
         thread.extend(layout.warp_bases().iter().map(|&basis| self.shared.offset(basis)));
         let taken = others.iter().fold(1 << pair, |all, bit| all | 1usize << bit);
         let list = (0..layout.num_registers())
@@ -313,7 +313,7 @@ impl TmaBoxLayout {
                 let matrix =
                     |j: usize| (0..others.len()).filter(|i| j >> i & 1 == 1).map(|i| 1 << others[i]).sum::<usize>();
                 let pairs = (0..1 << others.len()).flat_map(|j| [first | matrix(j), first | matrix(j) | 1 << pair]);
-                SmemWrite { place: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
+                SmemWrite { offset: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
             })
             .collect();
         Some(SmemWrites { thread, kind: WriteKind::Matrices { trans }, list, swap: None }.sorted(part))
@@ -322,21 +322,21 @@ impl TmaBoxLayout {
 
 impl SmemWrites {
     fn sorted(mut self, part_bytes: u32) -> SmemWrites {
-        sort::by_key(&mut self.list, |write| write.place / part_bytes);
+        sort::by_key(&mut self.list, |write| write.offset / part_bytes);
         self
     }
 }
 
 impl Swizzle {
-    /// Returns the swizzled place of a byte.
-    pub fn apply(self, place: u32) -> u32 {
+    /// Returns the swizzled offset of a byte.
+    pub fn apply(self, offset: u32) -> u32 {
         let chunks = match self {
             Swizzle::None => 0,
             Swizzle::B32 => 0x10,
             Swizzle::B64 => 0x30,
             Swizzle::B128 => 0x70,
         };
-        place ^ (place >> 3 & chunks)
+        offset ^ (offset >> 3 & chunks)
     }
 }
 
@@ -351,7 +351,7 @@ fn is_of_warps(layout: &Layout, bit: u32) -> bool {
     bit.is_power_of_two() && layout.bases().into_iter().filter(|basis| basis & bit != 0).count() == 1
 }
 
-/// Returns true if eight rows of 16 bytes at the XORs of these places are on different banks.
+/// Returns true if eight rows of 16 bytes at the XORs of these offsets are on different banks.
 fn on_different_banks(rows: &[u32]) -> bool {
     let mut chunks: Vec<u32> = (0..8u32)
         .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)

@@ -14,9 +14,9 @@ fn maximum(dtype: DType, shape: [i64; 2]) -> Module {
     let pointers = k.b.simple(Opcode::Reshape, &[array], vec![], single);
     let pointers = k.b.simple(Opcode::Broadcast, &[pointers], vec![], many);
     let line = k.tile(DType::I32, &[shape[0] * shape[1]]);
-    let places = k.b.simple(Opcode::Iota, &[], vec![], line);
-    let places = k.shaped(Opcode::Reshape, places, &shape, vec![]);
-    let pointers = k.b.simple(Opcode::Offset, &[pointers, places], vec![], many);
+    let indices = k.b.simple(Opcode::Iota, &[], vec![], line);
+    let indices = k.shaped(Opcode::Reshape, indices, &shape, vec![]);
+    let pointers = k.b.simple(Opcode::Offset, &[pointers, indices], vec![], many);
     let value = k.shaped(Opcode::Reshape, value, &[1, 1], vec![]);
     let values = k.shaped(Opcode::Broadcast, value, &shape, vec![]);
     let types = [Type::tile(dtype, shape), Type::Token].map(|ty| k.b.module.intern(ty));

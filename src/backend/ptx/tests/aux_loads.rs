@@ -26,7 +26,8 @@ fn scales() -> [(String, Module, CompileOptions); 2] {
     [false, true].map(|late| ("scaled operand".to_owned(), scaled_product((1, 64), late), CompileOptions::default()))
 }
 
-/// Returns schedules with auxiliary loads in other places, each with a description of the change.
+/// Returns schedules with auxiliary loads at other positions, each with a description of the
+/// change.
 pub fn mutants(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
     let Some(warp_spec) = schedule
         .warp_spec
@@ -91,9 +92,9 @@ fn auxiliary_loads_are_read_at_their_use() {
         };
         let mut inner = schedule.steps(partition.body).iter().flat_map(Step::sequences);
         let steps = schedule.steps(*inner.next().expect("a loop"));
-        let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
-        let product = place(&|step| matches!(step, Step::Mma(_)));
-        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
+        let position = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
+        let product = position(&|step| matches!(step, Step::Mma(_)));
+        let get = position(&|step| matches!(step, Step::LocalLoad(_)));
         assert!(product < get && matches!(steps[get + 1], Step::Deferred(_)), "{name}");
     });
     let text = check(&levels(DType::F32, 64, false)).pop().unwrap().text;
@@ -113,11 +114,11 @@ fn rows_that_scale_an_operand_are_read_before_its_mma() {
         let inner = *schedule.steps(partition.body).iter().flat_map(Step::sequences).next().expect("a loop");
         let steps = schedule.steps(inner);
         let aux = |id| matches!(schedule.load_path(id), LoadPath::TmaAux { .. });
-        let place = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
-        let advance = place(&|step| matches!(step, Step::Advance(_)));
-        let wait = place(&|step| matches!(step, Step::ConsumerWait(_)));
-        let get = place(&|step| matches!(step, &Step::LocalLoad(id) if aux(id)));
-        let product = place(&|step| matches!(step, Step::Mma(_)));
+        let position = |is: &dyn Fn(&Step) -> bool| steps.iter().position(is).expect("such a step");
+        let advance = position(&|step| matches!(step, Step::Advance(_)));
+        let wait = position(&|step| matches!(step, Step::ConsumerWait(_)));
+        let get = position(&|step| matches!(step, &Step::LocalLoad(id) if aux(id)));
+        let product = position(&|step| matches!(step, Step::Mma(_)));
         assert!(advance < wait && wait < get && get < product, "{name}");
         found += 1;
     });
@@ -133,10 +134,10 @@ fn auxiliary_loads_after_the_mmas_are_read_during_them() {
             return;
         };
         let inner = *schedule.steps(partition.body).iter().flat_map(Step::sequences).next().expect("a loop");
-        let place = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
-        let product = place(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
-        let get = place(&|step| matches!(step, Step::LocalLoad(_)));
-        let mma_wait = place(&|step| matches!(step, Step::MmaWait(_)));
+        let position = |is: &dyn Fn(&Step) -> bool| schedule.steps(inner).iter().position(is).expect("such a step");
+        let product = position(&|step| matches!(step, Step::Mma(plan) if !plan.releases.is_empty()));
+        let get = position(&|step| matches!(step, Step::LocalLoad(_)));
+        let mma_wait = position(&|step| matches!(step, Step::MmaWait(_)));
         assert!(product < get && get < mma_wait, "{name}");
         info.verify_schedule(body, schedule).unwrap();
         // After the MMA wait, the stage is released.

@@ -54,7 +54,7 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
     let (zero, one, eight, many) = (kernel.index(0), kernel.index(1), kernel.index(8), kernel.index(64));
     let (int, state) = (kernel.tile(DType::I32, &[]), kernel.tile(DType::F32, &[m, n]));
     let outer = (order == Order::Persistent).then(|| kernel.b.begin_block(&[int]));
-    let place = outer.map_or(ids[0], |outer| kernel.b.module.block(outer).args[0]);
+    let tile = outer.map_or(ids[0], |outer| kernel.b.module.block(outer).args[0]);
     let (i, j) = match order {
         Order::Plain | Order::Triangle => (ids[0], ids[1]),
         Order::Grouped | Order::Persistent => {
@@ -63,7 +63,7 @@ fn product(elem: DType, [m, n, k]: [i64; 3], order: Order, columns: bool) -> Mod
                 attrs.extend((code == Opcode::DivI).then_some(Attr::Rounding(Rounding::Zero)));
                 kernel.b.simple(code, &[left, eight], attrs, int)
             };
-            (division(&mut kernel, Opcode::RemI, place), division(&mut kernel, Opcode::DivI, place))
+            (division(&mut kernel, Opcode::RemI, tile), division(&mut kernel, Opcode::DivI, tile))
         }
     };
     let start = kernel.b.splat(DType::F32, 0, &[m, n]);

@@ -60,7 +60,7 @@ fn a_reused_stage_is_released_after_the_tma_store_wait() {
     let all = lines.iter().try_fold(behind, |rest, line| rest.split_once(line).map(|(_, rest)| rest));
     assert!(all.is_some(), "{behind}");
     // The buffer begins at the acquired stage. The pipeline begins after the other two. Each
-    // partition advances it in three places.
+    // partition advances it at three positions.
     assert_eq!(text.matches(&format!(", {};", 96 << 10)).count(), 6, "{text}");
 }
 

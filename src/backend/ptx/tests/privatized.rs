@@ -33,12 +33,12 @@ fn counts_of(also_read: bool, masked: bool) -> Module {
     let body = k.b.begin_block(&[int]);
     let args = k.b.module.block(body).args.clone();
     let at = k.load(x, &[args[0]]);
-    let places = k.b.simple(Opcode::Offset, &[pointers, at], vec![], many);
+    let targets = k.b.simple(Opcode::Offset, &[pointers, at], vec![], many);
     let mask: Vec<Value> = if masked { vec![below(&mut k, args[0], bound)] } else { Vec::new() };
     let types = [Type::tile(DType::I32, [1024]), Type::Token].map(|ty| k.b.module.intern(ty));
     let attrs =
         vec![Attr::MemOrder(MemOrder::Relaxed), Attr::MemScope(MemScope::Device), Attr::AtomicMode(AtomicMode::Add)];
-    k.b.op(Opcode::AtomicRmw, &[&[places], &[ones], &mask, &[]], attrs, vec![], &types);
+    k.b.op(Opcode::AtomicRmw, &[&[targets], &[ones], &mask, &[]], attrs, vec![], &types);
     k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     k.b.end_block();
     k.b.op(Opcode::For, &[&[zero], &[count], &[one], &[]], vec![], vec![body], &[]);
@@ -60,10 +60,10 @@ fn below(k: &mut Kernel, start: Value, bound: Value) -> Value {
     });
     let attrs = vec![Attr::Overflow(Overflow::None)];
     let ty = k.tile(DType::I32, &[1024]);
-    let places = k.b.simple(Opcode::AddI, &[numbers, starts], attrs, ty);
+    let indices = k.b.simple(Opcode::AddI, &[numbers, starts], attrs, ty);
     let ty = k.tile(DType::I1, &[1024]);
     let attrs = vec![Attr::CmpPred(CmpPred::Lt), Attr::Sign(Sign::Signed)];
-    k.b.simple(Opcode::CmpI, &[places, bounds], attrs, ty)
+    k.b.simple(Opcode::CmpI, &[indices, bounds], attrs, ty)
 }
 
 /// Returns schedules with another privatized array, each with a description of the change.

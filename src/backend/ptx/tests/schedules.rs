@@ -131,8 +131,8 @@ fn sums() -> Module {
     let (int, state) = (k.tile(DType::I32, &[]), k.tile(DType::F32, &[1024]));
     let body = k.b.begin_block(&[int, state]);
     let args = k.b.module.block(body).args.clone();
-    let place = k.op(Opcode::AddI, &[args[0], i]);
-    let tile = k.load(x, &[place]);
+    let index = k.op(Opcode::AddI, &[args[0], i]);
+    let tile = k.load(x, &[index]);
     let sum = k.op(Opcode::AddF, &[args[1], tile]);
     k.b.op(Opcode::Continue, &[&[sum]], vec![], vec![], &[]);
     k.b.end_block();
@@ -145,9 +145,9 @@ fn sums() -> Module {
 /// Returns a loop that adds elements of tiles by position, and counts the positions.
 fn lookups() -> Module {
     let mut k = Kernel::new("lookups");
-    let (table, places) = (k.array(DType::F32, 2, true), k.array(DType::I32, 2, true));
+    let (table, indices) = (k.array(DType::F32, 2, true), k.array(DType::I32, 2, true));
     let (sums, counts) = (k.array(DType::F32, 2, true), k.array(DType::I32, 1, true));
-    let [x, at, y] = [table, places, sums].map(|array| k.partition(&array, &[16, 64], &[0, 1]));
+    let [x, at, y] = [table, indices, sums].map(|array| k.partition(&array, &[16, 64], &[0, 1]));
     let z = k.partition(&counts, &[128], &[0]);
     let i = k.bids()[0];
     let (zero, one, count) = (k.index(0), k.index(1), k.index(64));
@@ -216,11 +216,11 @@ pub fn mutants(info: &KernelInfo<'_>, schedule: &Schedule, waits: bool) -> Vec<(
             // After the next step and its sub-steps.
             let mut rest = schedule.sequences[body][at + 1..].iter().zip(at + 1..);
             let next = rest.find(|(next, _)| !matches!(next, Step::Sub(_)));
-            if let Some((_, place)) = next.filter(|(next, _)| needs(info, schedule, next, step)) {
+            if let Some((_, target)) = next.filter(|(next, _)| needs(info, schedule, next, step)) {
                 let kind = if waits { "a wait is too late" } else { "a step follows its use" };
                 change(kind, &|steps| {
                     let step = steps.remove(at);
-                    steps.insert(place, step);
+                    steps.insert(target, step);
                 });
             }
             if let Step::Mma(plan) = step
@@ -421,13 +421,13 @@ pub fn roles_instead(schedule: &Schedule) -> Vec<(&'static str, Schedule)> {
                 LoadPath::TmaOperand { channel } | LoadPath::TmaAux { channel } => *channel += 1,
                 LoadPath::Direct | LoadPath::CpAsync { .. } => unreachable!(),
             });
-            for place in 0..channel.loads[load].boxes.len() {
-                with("a box is left out", &|warp_spec| drop(warp_spec.channels[at].loads[load].boxes.remove(place)));
+            for part in 0..channel.loads[load].boxes.len() {
+                with("a box is left out", &|warp_spec| drop(warp_spec.channels[at].loads[load].boxes.remove(part)));
                 with("a box is at another offset", &|warp_spec| {
-                    warp_spec.channels[at].loads[load].boxes[place].smem_offset += 128
+                    warp_spec.channels[at].loads[load].boxes[part].smem_offset += 128
                 });
                 with("a box loads another part", &|warp_spec| {
-                    warp_spec.channels[at].loads[load].boxes[place].coord[0] += 8
+                    warp_spec.channels[at].loads[load].boxes[part].coord[0] += 8
                 });
             }
         }

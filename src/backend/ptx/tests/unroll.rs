@@ -50,9 +50,9 @@ fn copies(step: Option<i64>, rounds: i64) -> Module {
         Attr::Hints(Hints(vec![("default".to_owned(), vec![(hint_key::UNROLL.to_owned(), HintValue::Int(rounds))])]));
     let int = k.tile(DType::I32, &[]);
     let body = k.b.begin_block(&[int]);
-    let place = k.b.module.block(body).args[0];
-    let tile = k.load(x, &[place]);
-    k.store(tile, y, &[place]);
+    let index = k.b.module.block(body).args[0];
+    let tile = k.load(x, &[index]);
+    k.store(tile, y, &[index]);
     k.b.op(Opcode::Continue, &[&[]], vec![], vec![], &[]);
     k.b.end_block();
     k.b.op(Opcode::For, &[&[zero], &[count], &[step], &[]], vec![wish], vec![body], &[]);

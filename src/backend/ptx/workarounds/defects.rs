@@ -59,14 +59,14 @@ pub(super) fn merge_factors(function: &mut Function, definitions: &Definitions) 
         if matches!(inner.op, Opcode::Mad(_)) {
             continue;
         }
-        let place = inner.place;
+        let loc = inner.loc;
         let variable = if definitions.is_single(variable) {
             variable
         } else {
             let copy = Reg { class: RegClass::B64, id: function.registers[3] };
             function.registers[3] += 1;
             let (op, srcs) = (Opcode::Mov(Ty::B64), vec![variable.into()]);
-            copies.push((line, Inst { guard: None, op, dsts: vec![copy.into()], srcs, place }));
+            copies.push((line, Inst { guard: None, op, dsts: vec![copy.into()], srcs, loc }));
             copy
         };
         let factor = Operand::Imm(factor.wrapping_mul(inner_factor));
@@ -143,7 +143,7 @@ pub(super) fn rewrite_minuends(function: &mut Function, definitions: &Definition
             let [_, subtrahend] = operands(inst).expect("a difference has two operands");
             let sum = Operand::Imm(fold::wrap(i128::from(minuend) + 1, 32));
             let part = |op, dst: Reg, srcs: Vec<Arg>| {
-                Line::Inst(Inst { guard: None, op, dsts: vec![dst.into()], srcs, place: inst.place })
+                Line::Inst(Inst { guard: None, op, dsts: vec![dst.into()], srcs, loc: inst.loc })
             };
             function.lines.push(part(Opcode::Int(IntOp::Not, Ty::B32), complement, vec![subtrahend.into()]));
             let sources = vec![complement.into(), sum.into()];

@@ -22,7 +22,7 @@ fn function(make: impl FnOnce(&mut Builder, [Operand; 2]) -> Operand) -> Functio
     let base = b.param_value(Ty::U64);
     let mods = MemMods::default();
     let address = Addr::new(base, 0);
-    let numbers = [address.clone(), address.plus(8)].map(|place| b.ld(Space::Global, Ty::B64, &place, mods).into());
+    let numbers = [address.clone(), address.plus(8)].map(|addr| b.ld(Space::Global, Ty::B64, &addr, mods).into());
     let result = make(&mut b, numbers);
     let ty = match result {
         Operand::Reg(reg) if reg.class.bits() == 64 => Ty::B64,
@@ -67,7 +67,7 @@ fn registers_with_several_definitions_are_no_constants() {
     let lines = rewritten(|b, [x, _]| {
         let counter = b.copy(3i64, RegClass::B64);
         let label = b.new_label();
-        b.place(label);
+        b.emit_label(label);
         let least = b.min(Ty::S64, counter, 100i64);
         let next = b.add(Ty::S64, counter, 1i64);
         b.mov_to(counter, next);
@@ -145,9 +145,10 @@ fn factors_of_masked_loads_are_merged() {
         b.mad(Ty::S64, sum, 3i64, shifted)
     });
     let factor = 0x100_0001i64 << 27;
-    let place = |text: &str| lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{lines:#?}"));
-    let product = place(&format!(", {factor};"));
+    let line_of =
+        |text: &str| lines.iter().position(|line| line.contains(text)).unwrap_or_else(|| panic!("{lines:#?}"));
+    let product = line_of(&format!(", {factor};"));
     let copy = lines[product].split(", ").nth(1).unwrap();
     // The copy is made before the variable changes.
-    assert!(place(&format!("mov.b64 {copy}, ")) < place("shl.b64"), "{lines:#?}");
+    assert!(line_of(&format!("mov.b64 {copy}, ")) < line_of("shl.b64"), "{lines:#?}");
 }

@@ -27,15 +27,15 @@ pub enum Invariants {
 }
 
 impl Builder {
-    /// Hoists loop-invariant instructions of a loop to the place before it. The loop begins at line
+    /// Hoists loop-invariant instructions of a loop before its head. The loop begins at line
     /// `head` and ends with the last line so far.
     pub fn hoist_invariants(&mut self, head: usize, what: Invariants) {
         let lines = self.function.lines.split_off(head);
         let mut chains = Chains::new(what, &self.function.lines, &lines);
         let mut moved = vec![false; lines.len()];
         for (at, line) in lines.iter().enumerate() {
-            for place in chains.take(at, line) {
-                moved[place] = true;
+            for index in chains.take(at, line) {
+                moved[index] = true;
             }
         }
         let (before, rest): (Vec<_>, Vec<_>) = lines.into_iter().zip(moved).partition(|&(_, moved)| moved);
@@ -109,7 +109,7 @@ impl Chains {
         if !steady || !worth {
             return BTreeSet::new();
         }
-        let length = chain.iter().filter(|place| !self.parts.contains(place)).count();
+        let length = chain.iter().filter(|index| !self.parts.contains(index)).count();
         let moves = self.what == Invariants::All || length >= LONG;
         let (moving, open) = if moves { (chain, BTreeSet::new()) } else { (BTreeSet::new(), chain) };
         self.open.extend(results.into_iter().map(|key| (key, open.clone())));

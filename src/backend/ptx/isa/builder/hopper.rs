@@ -72,7 +72,7 @@ impl Builder {
     pub fn mbarrier_wait(&mut self, bar: &Addr, parity: impl Into<Operand>) {
         let parity = self.source(parity, Ty::U32);
         let (again, done) = (self.new_label(), self.fresh(RegClass::Pred));
-        self.place(again);
+        self.emit_label(again);
         self.push(Opcode::MbarrierTryWaitParity, vec![done.into()], vec![Arg::Mem(bar.clone()), parity.into()]);
         self.bra_if(done, true, again, false);
     }
@@ -83,7 +83,7 @@ impl Builder {
         self.push(Opcode::MbarrierTestWaitParity, vec![seen.into()], vec![Arg::Mem(bar.clone()), parity.into()]);
     }
 
-    /// Returns the address of the same place in the shared memory of another CTA of the cluster.
+    /// Returns the address of the same offset in the shared memory of another CTA of the cluster.
     pub fn mapa(&mut self, addr: impl Into<Operand>, rank: impl Into<Operand>) -> Operand {
         let (addr, rank) = (self.reg(addr, RegClass::B32), self.source(rank, Ty::U32));
         let dst = self.fresh(RegClass::B32);
@@ -107,7 +107,7 @@ impl Builder {
     /// Loads a box of a tensor map into shared memory, with completion on `bar`; coordinates
     /// innermost first.
     pub fn tma_load(&mut self, dst: &Addr, map: Reg, coords: &[Operand], bar: &Addr, route: LoadRoute) {
-        let source = self.tensor_place(map, coords);
+        let source = self.tensor_address(map, coords);
         let rank = coords.len() as u32;
         let op = |copy| Opcode::BulkTensor { rank, copy };
         let mut srcs = vec![Arg::Mem(dst.clone()), source, Arg::Mem(bar.clone())];
@@ -116,7 +116,7 @@ impl Builder {
 
     /// Prefetches a box of a tensor map to the L2 cache; coordinates innermost first.
     pub fn tma_prefetch(&mut self, map: Reg, coords: &[Operand]) {
-        let source = self.tensor_place(map, coords);
+        let source = self.tensor_address(map, coords);
         self.push(Opcode::BulkPrefetchTensor { rank: coords.len() as u32 }, vec![], vec![source]);
     }
 
@@ -130,19 +130,19 @@ impl Builder {
 
     /// Stores shared memory to a box of a tensor map, in the current bulk group.
     pub fn tma_store(&mut self, map: Reg, coords: &[Operand], src: &Addr) {
-        let place = self.tensor_place(map, coords);
+        let target = self.tensor_address(map, coords);
         let op = Opcode::BulkTensor { rank: coords.len() as u32, copy: BulkCopy::Store { hint: false } };
-        self.push(op, vec![], vec![place, Arg::Mem(src.clone())]);
+        self.push(op, vec![], vec![target, Arg::Mem(src.clone())]);
     }
 
     /// Reduces shared memory into a box of a tensor map, in the current bulk group.
     pub fn tma_reduce(&mut self, op: ReduxOp, map: Reg, coords: &[Operand], src: &Addr) {
-        let place = self.tensor_place(map, coords);
+        let target = self.tensor_address(map, coords);
         let copy = BulkCopy::Reduce { op, ty: None };
-        self.push(Opcode::BulkTensor { rank: coords.len() as u32, copy }, vec![], vec![place, Arg::Mem(src.clone())]);
+        self.push(Opcode::BulkTensor { rank: coords.len() as u32, copy }, vec![], vec![target, Arg::Mem(src.clone())]);
     }
 
-    fn tensor_place(&mut self, map: Reg, coords: &[Operand]) -> Arg {
+    fn tensor_address(&mut self, map: Reg, coords: &[Operand]) -> Arg {
         let coords: Vec<Operand> = coords.iter().map(|&c| self.reg(c, RegClass::B32).into()).collect();
         Arg::Mem(Addr::tensor(map, &coords))
     }

@@ -7,8 +7,8 @@ use crate::backend::ptx::isa::emit::Param;
 impl Builder {
     /// Adds a scalar entry parameter and loads it.
     pub fn param_value(&mut self, ty: Ty) -> Operand {
-        let place = self.param(Param::Scalar(ty));
-        self.ld(Space::Param, ty, &place.into(), MemMods::default()).into()
+        let param = self.param(Param::Scalar(ty));
+        self.ld(Space::Param, ty, &param.into(), MemMods::default()).into()
     }
 
     /// Returns `base + offset` in bytes as an address: constants become part of the instruction.
@@ -25,11 +25,11 @@ impl Builder {
         }
     }
 
-    /// Returns the generic address of a place in shared memory, both of 64 bits.
-    pub fn generic_of_shared(&mut self, place: Operand) -> Reg {
-        let place = self.reg(place, RegClass::B64);
+    /// Converts an address in shared memory to a generic one, both of 64 bits.
+    pub fn generic_of_shared(&mut self, shared: Operand) -> Reg {
+        let shared = self.reg(shared, RegClass::B64);
         let dst = self.fresh(RegClass::B64);
-        self.push(Opcode::CvtaFromShared, vec![dst.into()], vec![place.into()]);
+        self.push(Opcode::CvtaFromShared, vec![dst.into()], vec![shared.into()]);
         dst
     }
 
@@ -47,8 +47,8 @@ impl Builder {
 
     /// Loads into existing registers, with an optional cache policy (a B64 register).
     pub fn ld_to(&mut self, dsts: &[Reg], space: Space, ty: Ty, addr: &Addr, mods: MemMods, policy: Option<Reg>) {
-        let place = Arg::Mem(addr.clone());
-        let mut srcs = vec![place];
+        let address = Arg::Mem(addr.clone());
+        let mut srcs = vec![address];
         srcs.extend(policy.map(Arg::from));
         let op = Opcode::Ld { space, ty, vec: dsts.len() as u32, mods, hint: policy.is_some() };
         self.push(op, vec![vector(dsts.iter().map(|&d| d.into()).collect())], srcs);
@@ -62,9 +62,9 @@ impl Builder {
     /// Stores 1, 2 or 4 adjacent values by one instruction.
     pub fn st_vec(&mut self, space: Space, ty: Ty, addr: &Addr, values: &[Operand], mods: MemMods) {
         let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, memory_class(ty)).into()).collect();
-        let place = Arg::Mem(addr.clone());
+        let address = Arg::Mem(addr.clone());
         let op = Opcode::St { space, ty, vec: values.len() as u32, mods, hint: false };
-        self.push(op, vec![], vec![place, vector(values)]);
+        self.push(op, vec![], vec![address, vector(values)]);
     }
 
     /// Returns the generic address of a parameter (of a tensor map).
@@ -113,12 +113,12 @@ impl Builder {
     /// Emits an atomic without result, of 1, 2, 4 or 8 adjacent values.
     pub fn red(&mut self, op: AtomOp, ty: Ty, space: Space, order: (Sem, Scope), addr: &Addr, values: &[Operand]) {
         let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect();
-        let place = Arg::Mem(addr.clone());
+        let address = Arg::Mem(addr.clone());
         let vec = values.len() as u32;
         self.push(
             Opcode::Red { op, ty, vec, space, sem: order.0, scope: order.1 },
             vec![],
-            vec![place, vector(values)],
+            vec![address, vector(values)],
         );
     }
 

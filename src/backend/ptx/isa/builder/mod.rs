@@ -1,4 +1,4 @@
-//! Typed PTX builder: the only place that creates instructions.
+//! Typed PTX builder: the only module that creates instructions.
 //!
 //! Methods check register classes, fold constants and return fresh registers. A wrong class is a
 //! defect of the caller and panics. Methods named `*_to` write an existing register, as
@@ -41,8 +41,8 @@ pub struct Builder {
     function: Function,
     guard: Option<(Reg, bool)>,
     labels: u32,
-    /// The user's source place of the next instructions.
-    place: u32,
+    /// Number of the source location of the next instructions.
+    loc: u32,
     masked: known_bits::Masked,
     fields: byte_fields::Fields,
     bits: bit_fields::BitFields,
@@ -59,7 +59,7 @@ impl Builder {
             function,
             guard: None,
             labels: 0,
-            place: 0,
+            loc: 0,
             masked: known_bits::Masked::default(),
             fields: byte_fields::Fields::default(),
             bits: bit_fields::BitFields::default(),
@@ -121,22 +121,22 @@ impl Builder {
         self.masked.forget_written(&dsts);
         self.fields.forget_written(&dsts);
         self.bits.forget_written(&dsts);
-        self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, place: self.place }));
+        self.function.lines.push(Line::Inst(Inst { guard: self.guard, op, dsts, srcs, loc: self.loc }));
     }
 
-    /// Sets the number of the source place of the next instructions, and returns the previous one.
-    /// The number 0, an unknown place, has no effect.
-    pub fn come_from(&mut self, place: u32) -> u32 {
-        let before = self.place;
-        if place != 0 {
-            self.place = place;
+    /// Sets the number of the source location of the next instructions, and returns the previous
+    /// one. The number 0, an unknown location, has no effect.
+    pub fn set_loc(&mut self, loc: u32) -> u32 {
+        let before = self.loc;
+        if loc != 0 {
+            self.loc = loc;
         }
         before
     }
 
-    /// Returns the number of the source place of the next instructions.
-    pub fn source_place(&self) -> u32 {
-        self.place
+    /// Returns the number of the source location of the next instructions.
+    pub fn loc(&self) -> u32 {
+        self.loc
     }
 
     /// Calls `body` with every instruction guarded by `pred` (or its negation). Guards do not nest.
@@ -280,14 +280,14 @@ impl Builder {
 
     // Control flow.
 
-    /// Returns a label to be placed later.
+    /// Returns a label without a line, for a later [`Builder::emit_label`].
     pub fn new_label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels - 1)
     }
 
-    /// Places the label at the current line.
-    pub fn place(&mut self, label: Label) {
+    /// Emits the label at the current line.
+    pub fn emit_label(&mut self, label: Label) {
         self.masked = known_bits::Masked::default();
         self.bits = bit_fields::BitFields::default();
         self.function.lines.push(Line::Label(label));
@@ -308,7 +308,7 @@ impl Builder {
         let end = self.new_label();
         self.bra_if(pred, negated, end, false);
         body(self);
-        self.place(end);
+        self.emit_label(end);
     }
 
     /// Emits `ret`.

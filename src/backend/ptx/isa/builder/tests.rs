@@ -22,12 +22,12 @@ fn vector_add(target: Target) -> Builder {
     let i = b.mad(Ty::U32, block, 128i64, thread);
     let outside = b.setp(Cmp::Ge, Ty::U32, i, n);
     b.skip_if(outside, false, |b| {
-        let places: Vec<Addr> = arrays.iter().map(|&base| b.mad_wide(Ty::U32, i, 4i64, base).into()).collect();
+        let addresses: Vec<Addr> = arrays.iter().map(|&base| b.mad_wide(Ty::U32, i, 4i64, base).into()).collect();
         let streaming = MemMods { nc: true, cache: CacheHint::NoAllocate, prefetch: Prefetch::B128, ..WEAK };
-        let x = b.ld(Space::Global, Ty::F32, &places[0], streaming);
-        let y = b.ld(Space::Global, Ty::F32, &places[1], streaming);
+        let x = b.ld(Space::Global, Ty::F32, &addresses[0], streaming);
+        let y = b.ld(Space::Global, Ty::F32, &addresses[1], streaming);
         let sum = b.fadd(Ty::F32, x, y);
-        b.st(Space::Global, Ty::F32, &places[2], sum, MemMods { cache: CacheHint::Cs, ..WEAK });
+        b.st(Space::Global, Ty::F32, &addresses[2], sum, MemMods { cache: CacheHint::Cs, ..WEAK });
     });
     b.ret();
     b
@@ -82,7 +82,7 @@ fn masks_fold_into_later_instructions() {
     // Other jumps may reach this line.
     let masked = b.and(Ty::B32, x, 15i64);
     let label = b.new_label();
-    b.place(label);
+    b.emit_label(label);
     assert!(!joined(&mut b, masked));
     // Nothing is masked if the condition is false.
     let condition = b.setp(Cmp::Lt, Ty::S32, x, 4i64);
@@ -135,8 +135,8 @@ fn general(b: &mut Builder) {
     let base = b.param_value(Ty::U64);
     let tid = b.special(Special::TidX);
     let at = |b: &mut Builder, offset: i64| b.address(base, offset);
-    let place = at(b, 16);
-    let words = b.ld_vec(Space::Global, Ty::B32, 4, &place, WEAK);
+    let addr = at(b, 16);
+    let words = b.ld_vec(Space::Global, Ty::B32, 4, &addr, WEAK);
     let [x, y, z, w] = [words[0], words[1], words[2], words[3]];
     let mut results: Vec<Operand> = vec![
         b.mad(Ty::S32, x, y, z),
@@ -170,8 +170,8 @@ fn general(b: &mut Builder) {
     let (lo, hi) = b.unpack(wide);
     results.extend([lo, hi]);
     for (i, &value) in (4i64..).zip(&results) {
-        let place = at(b, 16 * i);
-        b.st(Space::Global, Ty::B32, &place, value, WEAK);
+        let addr = at(b, 16 * i);
+        b.st(Space::Global, Ty::B32, &addr, value, WEAK);
     }
     memory(b, base, tid, &words);
 }
@@ -216,7 +216,7 @@ fn matrices(b: &mut Builder) {
     }
     let again = b.new_label();
     let count = b.copy(4i64, RegClass::B32);
-    b.place(again);
+    b.emit_label(again);
     let all = |regs: &[Reg]| regs.iter().map(|&r| Operand::Reg(r)).collect::<Vec<_>>();
     let types = |t: Ty| MmaTypes { d: Ty::F32, a: t, b: t, c: Ty::F32 };
     b.mma(MmaShape { m: 16, n: 8, k: 16 }, types(Ty::BF16), &acc, &a, &c, &all(&acc));
@@ -317,11 +317,11 @@ fn complements_and_negations_are_spelled_as_such() {
 #[test]
 fn invariants_are_hoisted() {
     let mut b = Builder::new(Target::SM_90A, "rounds", 32);
-    let place = b.param_value(Ty::U64);
+    let out = b.param_value(Ty::U64);
     let counter = b.copy(0i64, RegClass::B32);
     let head = b.new_label();
     let before = b.num_lines();
-    b.place(head);
+    b.emit_label(head);
     let tid = b.special(Special::TidX);
     let doubled = b.shl(Ty::B32, tid, 1i64);
     let clock = b.special(Special::Clock64);
@@ -336,9 +336,9 @@ fn invariants_are_hoisted() {
     b.bra_if(more, false, head, true);
     b.hoist_invariants(before, Invariants::All);
     for value in [moving, early] {
-        b.st(Space::Global, Ty::U32, &place.into(), value, MemMods::default());
+        b.st(Space::Global, Ty::U32, &out.into(), value, MemMods::default());
     }
-    b.st(Space::Global, Ty::U64, &place.into(), clock, MemMods::default());
+    b.st(Space::Global, Ty::U64, &out.into(), clock, MemMods::default());
     b.ret();
     let text = emit::module(Target::SM_90A, &[], &[b.finish()]);
     let (before, inside) = text.split_once("$L0:\n").unwrap();
@@ -353,11 +353,11 @@ fn invariants_are_hoisted() {
 #[test]
 fn long_chains_of_thread_values_precede_the_loop() {
     let mut b = Builder::new(Target::SM_90A, "chains", 32);
-    let place = b.param_value(Ty::U64);
+    let out = b.param_value(Ty::U64);
     let (block, counter) = (b.special(Special::CtaIdX), b.copy(0i64, RegClass::B32));
     let head = b.new_label();
     let before = b.num_lines();
-    b.place(head);
+    b.emit_label(head);
     let tid = b.special(Special::TidX);
     let low = b.and(Ty::B32, tid, 7i64);
     let long = b.shl(Ty::B32, low, 3i64);
@@ -368,7 +368,7 @@ fn long_chains_of_thread_values_precede_the_loop() {
     let of_block = b.and(Ty::B32, of_block, 31i64);
     let moving = b.add(Ty::U32, long, counter);
     for value in [nearer, of_block, moving] {
-        b.st(Space::Global, Ty::U32, &place.into(), value, MemMods::default());
+        b.st(Space::Global, Ty::U32, &out.into(), value, MemMods::default());
     }
     let next = b.add(Ty::U32, counter, 1i64);
     b.mov_to(counter, next);

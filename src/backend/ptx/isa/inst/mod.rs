@@ -190,8 +190,8 @@ pub struct Inst {
     pub dsts: Vec<Arg>,
     /// Sources.
     pub srcs: Vec<Arg>,
-    /// Number of the user's source place; 0: unknown.
-    pub place: u32,
+    /// Number of the source location; 0: unknown.
+    pub loc: u32,
 }
 
 impl Inst {

@@ -6,11 +6,11 @@ use crate::util::sort;
 /// Returns the layout of one block of extents `part`: each element at its position in its block.
 /// Bases that distinguish blocks become zero (replication).
 pub fn block_layout(layout: &Layout, part: &[i64]) -> Layout {
-    let within = |bases: &[u32]| bases.iter().map(|&basis| place_in_block(layout, part, basis)).collect::<Vec<u32>>();
+    let within = |bases: &[u32]| bases.iter().map(|&basis| index_in_block(layout, part, basis)).collect::<Vec<u32>>();
     Layout::new(part, within(layout.register_bases()), within(layout.lane_bases()), within(layout.warp_bases()))
 }
 
-fn place_in_block(layout: &Layout, part: &[i64], basis: u32) -> u32 {
+fn index_in_block(layout: &Layout, part: &[i64], basis: u32) -> u32 {
     layout
         .coordinates(basis)
         .iter()
@@ -122,11 +122,11 @@ pub fn block_grid_layout(block: &Layout, shape: &[i64]) -> Layout {
     let lifted = |bases: &[u32]| bases.iter().map(|&basis| flat(&block.coordinates(basis))).collect::<Vec<u32>>();
     let mut register = lifted(block.register_bases());
     for axis in (0..shape.len()).rev() {
-        let mut place = vec![0; shape.len()];
-        place[axis] = block.shape()[axis];
-        while place[axis] < shape[axis] {
-            register.push(flat(&place));
-            place[axis] *= 2;
+        let mut coordinates = vec![0; shape.len()];
+        coordinates[axis] = block.shape()[axis];
+        while coordinates[axis] < shape[axis] {
+            register.push(flat(&coordinates));
+            coordinates[axis] *= 2;
         }
     }
     Layout::new(shape, register, lifted(block.lane_bases()), lifted(block.warp_bases()))

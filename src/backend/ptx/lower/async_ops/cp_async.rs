@@ -85,13 +85,13 @@ impl Lowering<'_> {
         let dtype = self.info.element_type(tile);
         let mut regs = Vec::with_capacity(layout.num_registers());
         for &offset in offsets {
-            let place = Addr::new(base, i64::from(offset));
+            let addr = Addr::new(base, i64::from(offset));
             regs.extend(vector_access::load(
                 &mut self.b,
                 Space::Shared,
                 dtype,
                 *vector,
-                &place,
+                &addr,
                 MemMods::default(),
                 None,
             ));
@@ -173,9 +173,9 @@ impl Lowering<'_> {
         self.locate_private_tiles(cp_async);
         for copy in cp_async.plan.copies.iter().filter(|copy| !copy.thread_private) {
             let offset = cp_async.slab.offset + copy.smem_offset as u32;
-            let place = self.b.add(Ty::U32, cp_async.read_offset, offset);
+            let smem_offset = self.b.add(Ty::U32, cp_async.read_offset, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
-            let address = self.b.add(Ty::U32, base, place);
+            let address = self.b.add(Ty::U32, base, smem_offset);
             self.values.staged.insert(self.module.op(copy.load).results[0], address);
         }
     }
@@ -184,10 +184,10 @@ impl Lowering<'_> {
     fn locate_private_tiles(&mut self, cp_async: &CpAsyncState) {
         let copies = cp_async.plan.copies.iter().zip(&cp_async.thread);
         for (copy, &(thread, _)) in copies.filter(|(copy, _)| copy.thread_private) {
-            let place = self.b.add(Ty::U32, thread, cp_async.slab.offset + copy.smem_offset as u32);
-            let place = self.b.add(Ty::U32, place, cp_async.read_offset);
+            let smem_offset = self.b.add(Ty::U32, thread, cp_async.slab.offset + copy.smem_offset as u32);
+            let smem_offset = self.b.add(Ty::U32, smem_offset, cp_async.read_offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
-            let address = self.b.add(Ty::U32, base, place);
+            let address = self.b.add(Ty::U32, base, smem_offset);
             let offsets = copy.accesses.iter().map(|piece| piece.offset).collect();
             self.values.private_tiles.insert(copy.load, ThreadPrivateTile { address, vector: copy.vector, offsets });
         }
@@ -247,7 +247,7 @@ impl Lowering<'_> {
         }
         self.values.tiles[argument.index()] = before;
         self.release(mark);
-        self.b.place(skip);
+        self.b.emit_label(skip);
         self.b.cp_async_commit_group();
         self.stamp(start, StampKind::Copy, cp_async.plan.copies.first().map(|copy| copy.load));
         self.advance_offset(cp_async, cp_async.write_offset);
@@ -264,9 +264,9 @@ impl Lowering<'_> {
         for piece in &copy.accesses {
             let (source, present) = self.copy_source(&mut access, piece.register);
             let offset = cp_async.slab.offset as usize + copy.smem_offset;
-            let place = self.b.xor(Ty::B32, thread, piece.xor);
-            let place = self.b.add(Ty::U32, place, cp_async.write_offset);
-            let target = self.b.address(Operand::Smem, place).plus(offset as i64 + i64::from(piece.offset));
+            let smem_offset = self.b.xor(Ty::B32, thread, piece.xor);
+            let smem_offset = self.b.add(Ty::U32, smem_offset, cp_async.write_offset);
+            let target = self.b.address(Operand::Smem, smem_offset).plus(offset as i64 + i64::from(piece.offset));
             let bytes = access.vector_bytes();
             match present {
                 // The copy writes zeros alone. Another padding is stored by the thread that copies.

@@ -183,9 +183,9 @@ impl Lowering<'_> {
         }
         if same.is_some() {
             self.b.bra(end, true);
-            self.b.place(separate);
+            self.b.emit_label(separate);
             self.issue_loads(load, stage, barrier, true)?;
-            self.b.place(end);
+            self.b.emit_label(end);
         }
         Ok(())
     }

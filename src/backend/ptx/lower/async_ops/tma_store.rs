@@ -2,7 +2,7 @@
 //!
 //! The schedule selects the stores, the layout of the boxes and the staging buffers. Either all
 //! threads write the boxes, and thread 0 issues the copies after a barrier; or each warp writes and
-//! issues its own boxes. Threads continue while TMA reads. The schedule places waits before
+//! issues its own boxes. Threads continue while TMA reads. The schedule inserts waits before
 //! the next write to the buffer and before the end of the kernel.
 
 use crate::backend::ptx::isa::inst::{Cmp, MemMods, Operand, ProxyFence, ReduxOp, Reg, Space, Special, Ty};
@@ -113,16 +113,16 @@ impl Lowering<'_> {
                 self.b.bulk_wait_group(0, true);
                 self.scheduled_barrier()?;
             }
-            let slot = part % parts.in_flight * parts.bytes;
-            let place = Buffer { offset: buffer.offset + slot, bytes: parts.bytes };
-            self.write_part(store, &regs, part, place, Operand::Imm(0));
+            let slot_offset = part % parts.in_flight * parts.bytes;
+            let slot = Buffer { offset: buffer.offset + slot_offset, bytes: parts.bytes };
+            self.write_part(store, &regs, part, slot, Operand::Imm(0));
             self.b.fence_proxy(ProxyFence::AsyncShared);
             // The next barrier also orders the read of the buffer that the next part overwrites.
             if parts.in_flight > 1 && (parts.in_flight..parts.count).contains(&(part + 1)) {
                 self.b.bulk_wait_group(parts.in_flight - 2, true);
             }
             self.scheduled_barrier()?;
-            self.issue_part(store, &coords, issues, part, place, Operand::Imm(0));
+            self.issue_part(store, &coords, issues, part, slot, Operand::Imm(0));
         }
         let boxes = parts.count * (parts.bytes / store.plan.tile.box_bytes());
         self.report.remarks.access(self.module, store.plan.op, stored(op), DataPath::Tma { boxes });
@@ -132,7 +132,7 @@ impl Lowering<'_> {
     /// Emits a store in which each warp writes and issues its own boxes.
     fn store_by_warps(&mut self, store: &StoreRegs<'_>, staging: &StagingBuffer) -> Lowered {
         let op = self.module.op(store.plan.op);
-        let StagingBuffer { buffer: place, split: parts, .. } = staging;
+        let StagingBuffer { buffer, split: parts, .. } = staging;
         let regs = self.get(stored(op), &store.layout)?;
         let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
         let mut coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
@@ -148,8 +148,8 @@ impl Lowering<'_> {
         let warps: Vec<u32> =
             (0..store.layout.warp_bases().len()).map(|warp| staging.bytes_per_warp() << warp).collect();
         let warp = self.linear_in_warp(&warps);
-        let first = place.offset + self.sync.group.index * (place.bytes / self.info.pingpong_groups);
-        let store = &StoreRegs { base: self.staging_of_partition(store.base, place.bytes), ..store.clone() };
+        let first = buffer.offset + self.sync.group.index * (buffer.bytes / self.info.pingpong_groups);
+        let store = &StoreRegs { base: self.staging_of_partition(store.base, buffer.bytes), ..store.clone() };
         // The previous copies from this buffer, and to the same elements, were issued by this warp.
         self.tma_store_wait()?;
         self.b.bar_warp_sync();
@@ -158,12 +158,12 @@ impl Lowering<'_> {
                 self.b.bulk_wait_group(parts.in_flight - 1, true);
                 self.b.bar_warp_sync();
             }
-            let slot = part % parts.in_flight * parts.bytes;
-            let place = Buffer { offset: first + slot, bytes: parts.bytes };
-            self.write_part(store, &regs, part, place, warp);
+            let slot_offset = part % parts.in_flight * parts.bytes;
+            let slot = Buffer { offset: first + slot_offset, bytes: parts.bytes };
+            self.write_part(store, &regs, part, slot, warp);
             self.b.fence_proxy(ProxyFence::AsyncShared);
             self.b.bar_warp_sync();
-            self.issue_part(store, &coords, issues, part, place, warp);
+            self.issue_part(store, &coords, issues, part, slot, warp);
         }
         let boxes = self.info.inference.num_warps as u32 * (store.plan.tile.bytes() / store.plan.tile.box_bytes());
         self.report.remarks.access(self.module, store.plan.op, stored(op), DataPath::Tma { boxes });
@@ -171,7 +171,7 @@ impl Lowering<'_> {
     }
 
     /// Writes the registers of one part to shared memory, at the offset of the warp.
-    fn write_part(&mut self, store: &StoreRegs<'_>, regs: &[Operand], part: u32, place: Buffer, warp: Operand) {
+    fn write_part(&mut self, store: &StoreRegs<'_>, regs: &[Operand], part: u32, slot: Buffer, warp: Operand) {
         let thread = self.linear_in_thread(&store.writes.thread);
         let thread = self.b.xor(Ty::B32, thread, warp);
         let in_thread = store.writes.thread.iter().fold(0, |all, basis| all | basis);
@@ -180,9 +180,9 @@ impl Lowering<'_> {
             let bit = self.b.and(Ty::B32, tid, 1u32 << swap.thread);
             self.b.setp(Cmp::Ne, Ty::B32, bit, 0)
         });
-        for write in store.writes.list.iter().filter(|write| write.place / place.bytes == part) {
-            let at = write.place % place.bytes;
-            let addr = self.place_from(store.base, place, thread, [at & in_thread, at & !in_thread]);
+        for write in store.writes.list.iter().filter(|write| write.offset / slot.bytes == part) {
+            let at = write.offset % slot.bytes;
+            let addr = self.address_from(store.base, slot, thread, [at & in_thread, at & !in_thread]);
             let mut values: Vec<Operand> = write.registers.iter().map(|&register| regs[register]).collect();
             if let Some((swaps, swap)) = swaps.zip(store.writes.swap) {
                 let class = repr::class(store.elem);
@@ -234,19 +234,19 @@ impl Lowering<'_> {
         coords: &[Operand],
         issues: Reg,
         part: u32,
-        place: Buffer,
+        slot: Buffer,
         warp: Operand,
     ) {
         let address = self.tensor_map_address(&store.map);
         let adds = self.module.op(store.plan.op).code == Opcode::AtomicRedView;
         self.b.skip_if(issues, true, |b| {
-            for offset in (0..place.bytes).step_by(store.plan.tile.box_bytes() as usize) {
-                let origin = store.plan.tile.origin(part * place.bytes + offset);
+            for offset in (0..slot.bytes).step_by(store.plan.tile.box_bytes() as usize) {
+                let origin = store.plan.tile.origin(part * slot.bytes + offset);
                 let mut coords = coords.to_vec();
                 for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
                     *coord = b.add(Ty::S32, *coord, origin[axis]);
                 }
-                let source = b.address(store.base, warp).plus(i64::from(place.offset + offset));
+                let source = b.address(store.base, warp).plus(i64::from(slot.offset + offset));
                 match adds {
                     true => b.tma_reduce(ReduxOp::Add, address, &coords, &source),
                     false => b.tma_store(address, &coords, &source),

@@ -47,7 +47,7 @@ impl Lowering<'_> {
         let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
         let parameter = self.params.assert_note.ok_or("an assertion in a kernel without a note")?;
         self.write_note(parameter, element, &shown, done);
-        self.b.place(done);
+        self.b.emit_label(done);
         self.b.bar_warp_sync();
         let message = match op.attr(AttrKind::Text) {
             Some(Attr::Text(text)) => text.to_string().into(),

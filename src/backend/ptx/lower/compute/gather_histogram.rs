@@ -150,16 +150,16 @@ impl Lowering<'_> {
                 let (addr, guard) = if rounds == 1 {
                     let bytes = self.b.mul(Ty::U32, own, size);
                     let own = self.b.add(Ty::S32, smem, bytes);
-                    let place = self.b.mad(Ty::S32, at, from.inner * size, own);
-                    (self.b.address(place, 0).plus(i64::from(buffer.offset + rest * size)), None)
+                    let base = self.b.mad(Ty::S32, at, from.inner * size, own);
+                    (self.b.address(base, 0).plus(i64::from(buffer.offset + rest * size)), None)
                 } else {
                     let own = self.b.add(Ty::U32, own, rest);
                     let element = self.b.mad(Ty::S32, at, from.inner, own);
                     let number = self.b.shr(Ty::U32, element, part.trailing_zeros());
                     let within = self.b.and(Ty::B32, element, part - 1);
-                    let place = self.b.mul(Ty::U32, within, size);
+                    let offset = self.b.mul(Ty::U32, within, size);
                     let is_now = self.b.setp(Cmp::Eq, Ty::B32, number, round as u32);
-                    (self.shared_place(buffer, place, 0, 0), Some(is_now))
+                    (self.shared_address(buffer, offset, 0, 0), Some(is_now))
                 };
                 values[register] = self.loaded(Space::Shared, vector_access::shared_type(dtype), &addr, guard, &old)[0];
             }
@@ -195,8 +195,8 @@ impl Lowering<'_> {
                     let counts = self.b.setp(Cmp::Lt, Ty::U32, number, part as u32);
                     guard = Some(owner.map_or(counts, |owner| self.b.and(Ty::Pred, owner, counts).reg()));
                 }
-                let place = self.b.mad(Ty::S32, number, 4, copy);
-                let addr = self.shared_place(buffer, place, 0, 0);
+                let offset = self.b.mad(Ty::S32, number, 4, copy);
+                let addr = self.shared_address(buffer, offset, 0, 0);
                 let order = (Sem::Relaxed, Scope::Cta);
                 let one = [Operand::Imm(1)];
                 self.b.guarded_if(guard, |b| b.red(AtomOp::Add, Ty::U32, Space::Shared, order, &addr, &one));

@@ -87,7 +87,7 @@ impl Lowering<'_> {
             self.b.mov_to(result, exact);
         }
         self.release(mark);
-        self.b.place(sure);
+        self.b.emit_label(sure);
         partials.regs[0] = results.into_iter().map(Operand::from).collect();
         Ok(within)
     }

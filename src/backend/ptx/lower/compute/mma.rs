@@ -232,7 +232,7 @@ impl Lowering<'_> {
         let base = if self.is_double_buffered(buffer) { self.smem_base(buffer).into() } else { Operand::Smem };
         for access in &side.accesses {
             let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
-            let addr = self.place_from(base, buffer, thread, [access.xor, access.offset]);
+            let addr = self.address_from(base, buffer, thread, [access.xor, access.offset]);
             vector_access::store(&mut self.b, Space::Shared, plan.dtype, &values, &addr, MemMods::default(), owner);
         }
         Ok(buffer)

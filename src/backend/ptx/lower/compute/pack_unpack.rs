@@ -48,9 +48,9 @@ impl Lowering<'_> {
         let mut words = Vec::with_capacity(elements.len().div_ceil(per_word));
         for chunk in elements.chunks(per_word) {
             let mut word = repr::to_word(&mut self.b, dtype, chunk[0]);
-            for (place, &element) in (1..).zip(&chunk[1..]) {
+            for (index, &element) in (1..).zip(&chunk[1..]) {
                 let element = repr::to_word(&mut self.b, dtype, element);
-                let moved = self.b.shl(Ty::B32, element, place * bits);
+                let moved = self.b.shl(Ty::B32, element, index * bits);
                 word = self.b.or(Ty::B32, word, moved);
             }
             words.push(word);
@@ -62,13 +62,13 @@ impl Lowering<'_> {
     fn split_words(&mut self, dtype: DType, words: &[Operand], count: u32, out: &mut Vec<Operand>) {
         let bits = packed_bits(dtype);
         for number in 0..count {
-            let place = number * bits;
-            let word = words[(place / 32) as usize];
+            let first_bit = number * bits;
+            let word = words[(first_bit / 32) as usize];
             out.push(match bits {
                 64 => self.unpack_words(dtype, words, 1)[0],
                 32 => self.unpack_words(dtype, &[word], 1)[0],
                 _ => {
-                    let field = self.b.bfe(Ty::U32, word, place % 32, bits);
+                    let field = self.b.bfe(Ty::U32, word, first_bit % 32, bits);
                     match repr::class(dtype) {
                         RegClass::Pred => self.b.setp(Cmp::Ne, Ty::B32, field, 0).into(),
                         _ => repr::from_word(&mut self.b, dtype, field, 0),

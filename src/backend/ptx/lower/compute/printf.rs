@@ -35,12 +35,12 @@ struct Pending {
 }
 
 impl Pending {
-    fn value(&mut self, conversion: &str, place: ArgLocation, dtype: DType) {
+    fn value(&mut self, conversion: &str, location: ArgLocation, dtype: DType) {
         if self.values.len() == MAX_VALUES_PER_CALL {
             self.end_call();
         }
         self.format.push_str(conversion);
-        self.values.push((place, dtype));
+        self.values.push((location, dtype));
     }
 
     fn end_call(&mut self) {
@@ -124,7 +124,7 @@ impl Lowering<'_> {
         for (format, values) in calls {
             let text = self.b.text(&format);
             let values: Vec<Operand> =
-                values.into_iter().map(|(place, dtype)| self.argument(place, dtype, buffer)).collect();
+                values.into_iter().map(|(location, dtype)| self.argument(location, dtype, buffer)).collect();
             self.b.printf(text, &values);
         }
         self.join_others(skip);
@@ -141,13 +141,13 @@ impl Lowering<'_> {
     }
 
     fn join_others(&mut self, skip: Label) {
-        self.b.place(skip);
+        self.b.emit_label(skip);
         self.b.bar_warp_sync();
     }
 
     /// Returns a number as argument of `vprintf`.
-    fn argument(&mut self, place: ArgLocation, dtype: DType, buffer: Buffer) -> Operand {
-        let value = match place {
+    fn argument(&mut self, location: ArgLocation, dtype: DType, buffer: Buffer) -> Operand {
+        let value = match location {
             ArgLocation::Register(operand) => operand,
             ArgLocation::Shared(offset) => {
                 let address = Addr::new(Operand::Smem, i64::from(buffer.offset + offset));
@@ -185,15 +185,15 @@ impl Lowering<'_> {
             }
             let index = self.b.xor(Ty::B32, elements.thread, offset);
             let mut guard = elements.owner;
-            let mut place = index;
+            let mut index_in_part = index;
             if let Some(part) = part {
                 let own = self.b.shr(Ty::U32, index, PART.trailing_zeros());
                 let now = self.b.setp(Cmp::Eq, Ty::B32, own, part);
                 guard = Some(guard.map_or(now, |guard| self.b.and(Ty::Pred, guard, now).reg()));
-                place = self.b.and(Ty::B32, index, PART as u32 - 1);
+                index_in_part = self.b.and(Ty::B32, index, PART as u32 - 1);
             }
-            let place = self.b.mul(Ty::U32, place, bytes);
-            let address = self.b.address(Operand::Smem, place).plus(i64::from(buffer.offset + start));
+            let smem_offset = self.b.mul(Ty::U32, index_in_part, bytes);
+            let address = self.b.address(Operand::Smem, smem_offset).plus(i64::from(buffer.offset + start));
             let value = self.b.reg(slot, repr::class(elements.dtype));
             match guard {
                 Some(guard) => {
@@ -214,18 +214,18 @@ impl Lowering<'_> {
         let buffer = self.next_write_buffer()?;
         let part = self.b.copy(0, RegClass::B32);
         let again = self.b.new_label();
-        self.b.place(again);
+        self.b.emit_label(again);
         self.store_elements(&elements, buffer, 0, (count > PART).then_some(part));
         self.begin_read(buffer)?;
         let skip = self.branch_others();
         let first = self.b.copy(0, RegClass::B32);
         let next = self.b.new_label();
-        self.b.place(next);
+        self.b.emit_label(next);
         let before = self.b.mul(Ty::U32, part, PART as u32);
         let number = self.b.add(Ty::U32, before, first);
         let text = self.part_text(&shape, conversion, number);
-        let place = self.b.mul(Ty::U32, first, bytes);
-        let start = self.b.address(Operand::Smem, place).plus(i64::from(buffer.offset));
+        let smem_offset = self.b.mul(Ty::U32, first, bytes);
+        let start = self.b.address(Operand::Smem, smem_offset).plus(i64::from(buffer.offset));
         let mut values = Vec::with_capacity(MAX_VALUES_PER_CALL);
         for index in 0..MAX_VALUES_PER_CALL {
             let address = start.plus(index as i64 * i64::from(bytes));

@@ -100,8 +100,8 @@ impl Lowering<'_> {
                 counts = self.b.and(Ty::Pred, counts, holds).reg();
             }
             let count = self.b.add(Ty::U32, before, all);
-            let place = self.b.mad(Ty::S32, number, 4, rows.own);
-            let addr = self.shared_place(rows.buffer, place, 0, 0);
+            let offset = self.b.mad(Ty::S32, number, 4, rows.own);
+            let addr = self.shared_address(rows.buffer, offset, 0, 0);
             vector_access::store(
                 &mut self.b,
                 Space::Shared,
@@ -137,8 +137,8 @@ impl Lowering<'_> {
 
     /// Returns the count of a bin in the row of the executing warp.
     fn count_of(&mut self, rows: &Rows, number: Operand, is_inside: Reg) -> Operand {
-        let place = self.b.mad(Ty::S32, number, 4, rows.own);
-        let addr = self.shared_place(rows.buffer, place, 0, 0);
+        let offset = self.b.mad(Ty::S32, number, 4, rows.own);
+        let addr = self.shared_address(rows.buffer, offset, 0, 0);
         self.loaded(Space::Shared, DType::I32, &addr, Some(is_inside), &[Operand::Imm(0)])[0]
     }
 
@@ -151,13 +151,13 @@ impl Lowering<'_> {
         for first in (0..rows.bins).step_by(threads) {
             let left = rows.bins - first;
             let guard = (left < threads).then(|| self.b.setp(Cmp::Lt, Ty::U32, tid, left as u32));
-            let place = self.b.mul(Ty::U32, tid, 4u32);
+            let offset = self.b.mul(Ty::U32, tid, 4u32);
             let mut sum = Operand::Imm(0);
             for warp in 0..warps {
                 if warp % group == 0 {
                     sum = Operand::Imm(0);
                 }
-                let addr = self.shared_place(rows.buffer, place, 0, (4 * (warp * rows.bins + first)) as u32);
+                let addr = self.shared_address(rows.buffer, offset, 0, (4 * (warp * rows.bins + first)) as u32);
                 let count = self.loaded(Space::Shared, DType::I32, &addr, guard, &[Operand::Imm(0)])[0];
                 let values = [sum];
                 vector_access::store(&mut self.b, Space::Shared, DType::I32, &values, &addr, MemMods::default(), guard);

@@ -19,10 +19,10 @@ pub struct RowBuffer {
     dtype: DType,
 }
 
-/// An element of a row: its place, and the values of all operands.
+/// An element of a row: its index, and the values of all operands.
 pub struct RowElement {
     pub register: u32,
-    pub place: u32,
+    pub index: u32,
     pub values: Vec<Operand>,
 }
 
@@ -52,8 +52,8 @@ impl Lowering<'_> {
                 own[5 + warp] = size << position;
             }
             let own = self.linear_in_thread(&own);
-            for RowElement { register, place, values } in elements {
-                let addr = self.shared_place(buffer, own, 0, register * register_bytes + place * size);
+            for RowElement { register, index: index_in_row, values } in elements {
+                let addr = self.shared_address(buffer, own, 0, register * register_bytes + index_in_row * size);
                 let value = [values[index]];
                 vector_access::store(&mut self.b, Space::Shared, dtype, &value, &addr, MemMods::default(), owner);
             }
@@ -63,13 +63,13 @@ impl Lowering<'_> {
         Ok(buffers)
     }
 
-    /// Loads elements at these registers and places. The bits of the lane number are added to the
-    /// place.
+    /// Loads elements at these registers and indices in the row. The bits of the lane number are
+    /// added to the index.
     pub fn read_by_lanes(
         &mut self,
         rows: &RowBuffer,
         lanes: impl Iterator<Item = usize>,
-        places: impl Iterator<Item = (usize, usize)>,
+        indices: impl Iterator<Item = (usize, usize)>,
     ) -> Vec<Operand> {
         let size = vector_access::run_bytes(rows.dtype, 1);
         let mut bases = rows.thread.clone();
@@ -77,12 +77,12 @@ impl Lowering<'_> {
             bases[lane] = size << position;
         }
         let own = self.linear_in_thread(&bases);
-        let load = |(register, place)| {
+        let load = |(register, index)| {
             let addr =
-                self.shared_place(rows.buffer, own, 0, register as u32 * rows.register_bytes + place as u32 * size);
+                self.shared_address(rows.buffer, own, 0, register as u32 * rows.register_bytes + index as u32 * size);
             vector_access::load(&mut self.b, Space::Shared, rows.dtype, 1, &addr, MemMods::default(), None)[0]
         };
-        places.map(load).collect()
+        indices.map(load).collect()
     }
 
     /// Combines the partial results of warps, lowest coordinate bit first.
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let replicas: u32 =
             bases.filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1u32 << bit).sum::<u32>() & !part_bits;
         let owner = self.owner_of(replicas);
-        let element = |slot| RowElement { register: slot as u32, place: 0, values: partials.at(slot) };
+        let element = |slot| RowElement { register: slot as u32, index: 0, values: partials.at(slot) };
         let elements: Vec<RowElement> = (0..rows.registers).map(element).collect();
         let buffers = self.store_rows_and_begin_read(rows, &partials.dtypes, owner, &elements)?;
         match self.lanes_for_parts(partials, rows.len) {
@@ -127,11 +127,11 @@ impl Lowering<'_> {
         &mut self,
         body: BlockId,
         partials: &mut ReductionPartials,
-        places: &[RowBuffer],
+        buffers: &[RowBuffer],
         lanes: &[usize],
         ordered: bool,
     ) -> Lowered {
-        for (regs, rows) in partials.regs.iter_mut().zip(places) {
+        for (regs, rows) in partials.regs.iter_mut().zip(buffers) {
             *regs = self.read_by_lanes(rows, lanes.iter().copied(), (0..regs.len()).map(|register| (register, 0)));
         }
         let whole = partials.bases.lane.iter().all(|&basis| basis == 0);
@@ -146,15 +146,15 @@ impl Lowering<'_> {
         &mut self,
         body: BlockId,
         partials: &mut ReductionPartials,
-        places: &[RowBuffer],
+        buffers: &[RowBuffer],
         parts: usize,
     ) -> Lowered {
         for register in 0..partials.regs[0].len() {
             let mut values: Vec<Vec<Operand>> = vec![Vec::new(); parts];
-            for place in places {
-                let row = self.linear_in_thread(&place.thread);
-                let addr = self.shared_place(place.buffer, row, 0, register as u32 * place.register_bytes);
-                let read = self.read_row(place.dtype, parts, &addr);
+            for rows in buffers {
+                let row = self.linear_in_thread(&rows.thread);
+                let addr = self.shared_address(rows.buffer, row, 0, register as u32 * rows.register_bytes);
+                let read = self.read_row(rows.dtype, parts, &addr);
                 for (list, value) in values.iter_mut().zip(read) {
                     list.push(value);
                 }
@@ -179,13 +179,13 @@ impl Lowering<'_> {
         let wide = (16 / size).min(count);
         let mut values = Vec::with_capacity(count);
         for start in (0..count).step_by(wide) {
-            let place = addr.plus((start * size) as i64);
+            let address = addr.plus((start * size) as i64);
             values.extend(vector_access::load(
                 &mut self.b,
                 Space::Shared,
                 dtype,
                 wide,
-                &place,
+                &address,
                 MemMods::default(),
                 None,
             ));

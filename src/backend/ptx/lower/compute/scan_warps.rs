@@ -31,14 +31,14 @@ impl Lowering<'_> {
         };
         let element = |(run, total): (&ScanChain, &Vec<Operand>)| RowElement {
             register: run.row as u32,
-            place: run.outer,
+            index: run.outer,
             values: total.clone(),
         };
         let elements: Vec<RowElement> = runs.iter().zip(totals).map(element).collect();
         let mut read: Vec<Vec<Operand>> = vec![Vec::new(); rows.registers * segments];
         for rows in self.store_rows_and_begin_read(&rows, &scan.dtypes, Some(owner), &elements)? {
-            let places = (0..read.len()).map(|number| (number / segments, (number % segments) << low));
-            let values = self.read_by_lanes(&rows, first..first + low, places);
+            let indices = (0..read.len()).map(|number| (number / segments, (number % segments) << low));
+            let values = self.read_by_lanes(&rows, first..first + low, indices);
             read.iter_mut().zip(values).for_each(|(all, value)| all.push(value));
         }
         self.scan_lanes(scan, &mut read, low)?;

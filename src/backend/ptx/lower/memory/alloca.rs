@@ -12,9 +12,9 @@ impl Lowering<'_> {
     pub fn alloca(&mut self, id: OpId) -> Lowered {
         // Arrays that do not fit are reported already.
         let Some(buffer) = self.smem.arrays.get(&id).copied() else { return Ok(()) };
-        let place = self.b.add(Ty::U32, Operand::Smem, buffer.offset);
-        let place = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), place);
-        let address = self.b.generic_of_shared(place);
+        let shared = self.b.add(Ty::U32, Operand::Smem, buffer.offset);
+        let shared = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), shared);
+        let address = self.b.generic_of_shared(shared);
         self.define_scalar(self.module.op(id).results[0], address.into());
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Lowering<'_> {
         let value = self.widened(mode, value);
         let mods = MemMods { sem: Sem::Relaxed, scope, ..MemMods::default() };
         self.b.ld_to(&[result], self.smem.data_space, Ty::B16, addr, mods, None);
-        self.b.place(again);
+        self.b.emit_label(again);
         let old = self.b.copy(result, RegClass::B16);
         let new = self.updated(mode, old, value);
         let order = (Sem::Relaxed, scope);
@@ -44,7 +44,7 @@ impl Lowering<'_> {
         let words = [old, result].map(|half| self.b.pack(half, Operand::Imm(0)));
         let changed = self.b.setp(Cmp::Ne, Ty::B32, words[0], words[1]);
         self.b.bra_if(changed, false, again, false);
-        self.b.place(done);
+        self.b.emit_label(done);
         match repr::class(dtype) {
             RegClass::B16 => result.into(),
             _ => repr::to_word(&mut self.b, DType::F16, result.into()),

@@ -182,7 +182,7 @@ impl Lowering<'_> {
     /// Returns the label after both.
     fn begin_masked(&mut self, access: &mut PointerAccess, masked: MaskedCode) -> Label {
         self.b.bra(masked.done, false);
-        self.b.place(masked.label);
+        self.b.emit_label(masked.label);
         access.mask = Mask::Registers(masked.mask);
         masked.done
     }
@@ -197,7 +197,7 @@ impl Lowering<'_> {
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
         }
-        self.b.place(done);
+        self.b.emit_label(done);
         merged.into_iter().map(Operand::from).collect()
     }
 
@@ -241,7 +241,7 @@ impl Lowering<'_> {
             let addr = self.register_address(access, register);
             vector_access::store(&mut self.b, self.smem.data_space, access.dtype, &[value], &addr, mods, guard);
         }
-        self.b.place(done);
+        self.b.emit_label(done);
     }
 
     fn store_runs(&mut self, access: &PointerAccess, regs: &[Operand], mods: MemMods) {

@@ -60,14 +60,14 @@ impl Lowering<'_> {
                 this.b.mad(Ty::S32, replicated[register], i64::from(array.bin_bytes()), lane)
             })?;
             self.b.bra(done, false);
-            self.b.place(slow);
+            self.b.emit_label(slow);
             self.release(mark);
         }
         let mark = self.mark();
         let access = self.access_of_privatized(id, layout, true)?;
         self.update_any_bin(&access, values, array, offsets, lane)?;
         self.release(mark);
-        self.b.place(done);
+        self.b.emit_label(done);
         Ok(())
     }
 
@@ -139,13 +139,13 @@ impl Lowering<'_> {
             this.b.select(RegClass::B32, is_near, replicated, single)
         })?;
         self.b.bra(done, false);
-        self.b.place(outside);
+        self.b.emit_label(outside);
         for (register, &value) in values.iter().enumerate() {
             let guard = self.guard(access, register, register);
             let addr = self.register_address(access, register);
             self.red(array.mode, access.dtype, (Sem::Relaxed, Scope::Gpu), &addr, guard, &[value]);
         }
-        self.b.place(done);
+        self.b.emit_label(done);
         Ok(())
     }
 
@@ -195,8 +195,8 @@ impl Lowering<'_> {
                 let copy = this.b.add(Ty::U32, tid, turn);
                 let copy = this.b.and(Ty::B32, copy, array.replicas - 1);
                 let within = this.b.shl(Ty::B32, copy, 2);
-                let place = this.b.add(Ty::U32, row, within);
-                let addr = this.b.address(Operand::Smem, place).plus(start);
+                let smem_offset = this.b.add(Ty::U32, row, within);
+                let addr = this.b.address(Operand::Smem, smem_offset).plus(start);
                 let word: Operand = this.b.ld(Space::Shared, Ty::B32, &addr, MemMods::default()).into();
                 sum = Some(sum.map_or(word, |sum| this.combine_words(array.mode, sum, word)));
             }
@@ -218,9 +218,9 @@ impl Lowering<'_> {
     /// word is 0.
     fn flush_word(&mut self, array: PrivatizedArray, base: Operand, offset: Operand, further: u32, word: Operand) {
         let far = self.b.cvt(Ty::U64, Ty::U32, CvtMods::default(), offset);
-        let place = self.b.add(Ty::S64, base, far);
+        let bin = self.b.add(Ty::S64, base, far);
         let some: Reg = self.b.setp(Cmp::Ne, Ty::B32, word, 0);
-        let addr = self.b.address(place, i64::from(further));
+        let addr = self.b.address(bin, i64::from(further));
         self.red(array.mode, DType::I32, (Sem::Relaxed, Scope::Gpu), &addr, Some(some), &[word]);
     }
 

@@ -49,15 +49,15 @@ impl Lowering<'_> {
         let mut regs = Vec::with_capacity(range.len());
         let mut ahead: Option<(u32, Vec<Operand>)> = None;
         for start in range.step_by(vector) {
-            let place = access.element_of(start);
+            let element = access.element_of(start);
             let first = match ahead.take() {
-                Some((at, loaded)) if at == place => loaded,
+                Some((at, loaded)) if at == element => loaded,
                 _ => self.vector_around(access, start, shift, 0),
             };
             let second = self.vector_around(access, start, shift, vector);
             regs.extend(first[elements..].iter().chain(&second[..elements]));
-            if i64::from(bits.coordinate(place)) + (vector as i64) < tile[axis] {
-                ahead = Some((place + (vector as i64 * inner) as u32, second));
+            if i64::from(bits.coordinate(element)) + (vector as i64) < tile[axis] {
+                ahead = Some((element + (vector as i64 * inner) as u32, second));
             }
         }
         regs

@@ -98,12 +98,12 @@ impl Lowering<'_> {
         let class = repr::class(access.element_type());
         let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
         self.b.bra(done, true);
-        self.b.place(slow);
+        self.b.emit_label(slow);
         let singles = access.element_by_element(|access| self.load_vectors(access, range));
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
         }
-        self.b.place(done);
+        self.b.emit_label(done);
         merged.into_iter().map(Operand::from).collect()
     }
 
@@ -124,9 +124,9 @@ impl Lowering<'_> {
         self.b.bra_if(inside, true, slow, true);
         self.vectors(access, regs.clone(), body);
         self.b.bra(done, true);
-        self.b.place(slow);
+        self.b.emit_label(slow);
         access.element_by_element(|access| self.vectors(access, regs, body));
-        self.b.place(done);
+        self.b.emit_label(done);
     }
 
     fn load_vectors(&mut self, access: &mut ViewAccess, range: Range<usize>) -> Vec<Operand> {

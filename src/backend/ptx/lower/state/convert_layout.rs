@@ -157,7 +157,7 @@ impl Lowering<'_> {
         let [base, own_round] = [&side.thread, &side.round].map(|bases| self.linear_in_thread(bases));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
             let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
-            let addr = self.shared_place(buffer, base, access.xor, access.offset);
+            let addr = self.shared_address(buffer, base, access.xor, access.offset);
             let guard = self.in_round(own_round, access.round, round, owner);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
         }
@@ -181,7 +181,7 @@ impl Lowering<'_> {
         let dtype = vector_access::shared_type(dtype);
         let [base, own_round] = [&side.thread, &side.round].map(|bases| self.linear_in_thread(bases));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
-            let addr = self.place_from(smem, buffer, base, [access.xor, access.offset]);
+            let addr = self.address_from(smem, buffer, base, [access.xor, access.offset]);
             let guard = self.in_round(own_round, access.round, round, None);
             let old: Vec<Operand> = access.registers.iter().map(|&register| result[register]).collect();
             let values = self.loaded(space, dtype, &addr, guard, &old);
@@ -227,13 +227,13 @@ impl Lowering<'_> {
         let buffer = self.next_write_buffer()?;
         for (registers, offset) in &plan.store.accesses {
             let values: Vec<Operand> = registers.iter().map(|&register| regs[register]).collect();
-            let addr = self.shared_place(buffer, store, 0, *offset);
+            let addr = self.shared_address(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }
         self.begin_read(buffer)?;
         let mut result = vec![Operand::Imm(0); count];
         for (registers, offset) in &plan.load.accesses {
-            let addr = self.shared_place(buffer, load, 0, *offset);
+            let addr = self.shared_address(buffer, load, 0, *offset);
             let run = registers.len();
             let values = vector_access::load(&mut self.b, Space::Shared, dtype, run, &addr, MemMods::default(), None);
             for (&register, value) in registers.iter().zip(values) {
@@ -244,12 +244,12 @@ impl Lowering<'_> {
     }
 
     /// Returns an address in a buffer: the offset of the thread XOR `xor`, plus `offset`.
-    pub fn shared_place(&mut self, buffer: Buffer, thread: Operand, xor: u32, offset: u32) -> Addr {
-        self.place_from(Operand::Smem, buffer, thread, [xor, offset])
+    pub fn shared_address(&mut self, buffer: Buffer, thread: Operand, xor: u32, offset: u32) -> Addr {
+        self.address_from(Operand::Smem, buffer, thread, [xor, offset])
     }
 
     /// Returns the same address, relative to `base`.
-    pub fn place_from(&mut self, base: Operand, buffer: Buffer, thread: Operand, [xor, offset]: [u32; 2]) -> Addr {
+    pub fn address_from(&mut self, base: Operand, buffer: Buffer, thread: Operand, [xor, offset]: [u32; 2]) -> Addr {
         let swizzled = self.b.xor(Ty::B32, thread, xor);
         self.b.address(base, swizzled).plus(i64::from(buffer.offset + offset))
     }

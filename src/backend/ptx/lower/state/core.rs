@@ -170,9 +170,9 @@ impl<'m> Lowering<'m> {
 
     /// Attributes the code that `work` emits to the source location of an op.
     pub fn for_op<T>(&mut self, id: OpId, work: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.b.come_from(self.module.op(id).loc.0);
+        let before = self.b.set_loc(self.module.op(id).loc.0);
         let result = work(self);
-        self.b.come_from(before);
+        self.b.set_loc(before);
         result
     }
 

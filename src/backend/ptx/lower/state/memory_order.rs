@@ -5,7 +5,7 @@
 //! * After an access that acquires, a barrier makes its effect visible to all threads.
 //!
 //! If a thread issues one instruction, the instruction has the order itself; otherwise relaxed
-//! instructions are placed between fences. Of threads that hold the same element one executes the
+//! instructions are emitted between fences. Of threads that hold the same element one executes the
 //! access. If the result may differ between executions, shared memory broadcasts it.
 
 use std::rc::Rc;
@@ -123,15 +123,15 @@ impl Lowering<'_> {
         let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| basis * size).collect();
         let thread = self.linear_in_thread(&bases);
         let buffer = self.next_write_buffer()?;
-        let places: Vec<Addr> = (0..layout.num_registers())
-            .map(|register| self.shared_place(buffer, thread, layout.element(register, 0, 0) * size, 0))
+        let addresses: Vec<Addr> = (0..layout.num_registers())
+            .map(|register| self.shared_address(buffer, thread, layout.element(register, 0, 0) * size, 0))
             .collect();
-        for (addr, &value) in places.iter().zip(&regs) {
+        for (addr, &value) in addresses.iter().zip(&regs) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }
         self.begin_read(buffer)?;
         let mut all = Vec::with_capacity(regs.len());
-        for addr in &places {
+        for addr in &addresses {
             all.extend(vector_access::load(&mut self.b, Space::Shared, stored, 1, addr, MemMods::default(), None));
         }
         Ok(all.into())

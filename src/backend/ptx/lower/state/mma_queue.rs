@@ -1,6 +1,6 @@
 //! MMAs in flight: waits for `wgmma` groups, and the stage releases that follow.
 //!
-//! The schedule places the waits. A sunk wait is emitted at the first use of the value inside the
+//! The schedule inserts the waits. A sunk wait is emitted at the first use of the value inside the
 //! next step, or at the end of this step. Before a write to shared memory, the MMAs that read
 //! it are complete.
 
@@ -69,9 +69,9 @@ impl Lowering<'_> {
     /// Waits without the sunk order wait. `defers`: the stages are released later.
     pub fn wait_mmas_here(&mut self, pending: usize, defers: bool) {
         let Some(completed) = self.sync.mmas.num_completed_by(pending) else { return };
-        let place = self.sync.mmas.in_flight[completed - 1].loc;
+        let loc = self.sync.mmas.in_flight[completed - 1].loc;
         // The wait has the source location of its MMA.
-        let before = self.b.come_from(place);
+        let before = self.b.set_loc(loc);
         let start = self.begin_overlapped_wait();
         MmaPlan::wait(&mut self.b, pending as u32);
         let mma = self.sync.mmas.in_flight[completed - 1].results.first().and_then(|&mma| self.module.defining_op(mma));
@@ -83,16 +83,16 @@ impl Lowering<'_> {
                 false => self.release_stages(&mma.releases, None),
             }
         }
-        self.b.come_from(before);
+        self.b.set_loc(before);
     }
 
     /// Waits for all MMAs, including those of an earlier iteration.
     pub fn wait_all_mmas(&mut self) {
-        let before = self.b.come_from(self.sync.mmas.in_flight.last().map_or(0, |mma| mma.loc));
+        let before = self.b.set_loc(self.sync.mmas.in_flight.last().map_or(0, |mma| mma.loc));
         let start = self.stamp_start();
         MmaPlan::wait(&mut self.b, 0);
         self.stamp_wait(start, None, None);
-        self.b.come_from(before);
+        self.b.set_loc(before);
         for mma in std::mem::take(&mut self.sync.mmas.in_flight) {
             self.release_stages(&mma.releases, None);
         }

@@ -25,7 +25,7 @@ use crate::ir::Value;
 
 /// Position of the exponential, of all exponentials of a thread, on which the arrival depends.
 ///
-/// ptxas places later exponentials, and their sums, before the barrier, too.
+/// ptxas moves later exponentials, and their sums, before the barrier, too.
 const ARRIVE_AFTER: (usize, usize) = (11, 16);
 
 impl Lowering<'_> {
@@ -41,7 +41,7 @@ impl Lowering<'_> {
                 let skipped = self.b.new_label();
                 self.b.bra_if(last, true, skipped, false);
                 self.arrive_at(NamedBarrier::Order(0).id().into(), threads);
-                self.b.place(skipped);
+                self.b.emit_label(skipped);
             }
             None => self.b.guarded(last, false, |b| b.bar_arrive(NamedBarrier::Order(0).id(), threads)),
         }
@@ -67,7 +67,7 @@ impl Lowering<'_> {
             self.b.bra_if(first, true, skipped, false);
             let step = "the order wait of the first consumer group at the end";
             self.sync_at(NamedBarrier::Order(0).id().into(), Some(threads), None, step);
-            self.b.place(skipped);
+            self.b.emit_label(skipped);
         }
     }
 

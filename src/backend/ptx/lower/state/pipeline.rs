@@ -53,7 +53,7 @@ impl Lowering<'_> {
         let parity = self.b.copy(parity, RegClass::B32).into();
         if let Some(TryWaitState { full_barrier, smem, .. }) = state {
             // A loop with try-waits advances there.
-            let [full_barrier, smem] = [full_barrier, smem].map(|place| self.b.copy(place, RegClass::B32).into());
+            let [full_barrier, smem] = [full_barrier, smem].map(|address| self.b.copy(address, RegClass::B32).into());
             return StageHandle { full_barrier, smem, parity };
         }
         let (full_barrier, smem) = self.stage_addresses(pipeline);
@@ -165,7 +165,7 @@ impl Lowering<'_> {
             let start = self.stamp_start();
             self.wait_for_phase(&barrier, parity, load, &step);
             self.stamp_wait(start, key, load);
-            return self.b.place(done);
+            return self.b.emit_label(done);
         }
         let start = self.stamp_start();
         if let Some(state) = tried {
@@ -173,7 +173,7 @@ impl Lowering<'_> {
         }
         self.wait_for_phase(&barrier, parity, load, &step);
         if tried.is_some() {
-            self.b.place(done);
+            self.b.emit_label(done);
         }
         self.stamp_wait(start, key, load);
     }

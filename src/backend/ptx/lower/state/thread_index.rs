@@ -151,7 +151,7 @@ impl Lowering<'_> {
             let offset = self.b.add(Ty::U32, first, start * bytes);
             body(self, offset);
             if let Some(rest) = rest {
-                self.b.place(rest);
+                self.b.emit_label(rest);
             }
         }
     }

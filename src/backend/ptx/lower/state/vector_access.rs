@@ -44,9 +44,9 @@ fn storage_class(dtype: DType) -> RegClass {
 /// Loads a scalar kernel parameter. Returns its value and its bytes.
 pub fn param(b: &mut Builder, dtype: DType) -> (Operand, u32) {
     let form = Form::new(dtype, 1);
-    let place = b.param(crate::backend::ptx::isa::emit::Param::Scalar(form.ty));
+    let address = b.param(crate::backend::ptx::isa::emit::Param::Scalar(form.ty));
     let raw = b.fresh(form.class);
-    b.ld_to(&[raw], Space::Param, form.ty, &place.into(), MemMods::default(), None);
+    b.ld_to(&[raw], Space::Param, form.ty, &address.into(), MemMods::default(), None);
     (elements(b, dtype, &[raw.into()], 1)[0], run_bytes(dtype, 1))
 }
 

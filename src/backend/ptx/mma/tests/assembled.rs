@@ -15,7 +15,7 @@ fn kernel(request: &MmaRequest) -> String {
     acc.iter().for_each(|&reg| b.mov_to(reg, 0i64));
     let count = b.copy(0u32, RegClass::B32);
     let head = b.new_label();
-    b.place(head);
+    b.emit_label(head);
     b.bar_sync(0, None);
     let left = b.reg(Operand::Smem, RegClass::B32);
     let right = b.add(Ty::U32, left, plan.a.shared.bytes() as u32);
@@ -31,8 +31,8 @@ fn kernel(request: &MmaRequest) -> String {
     let more = b.setp(Cmp::Lt, Ty::U32, count, trips);
     b.bra_if(more, false, head, true);
     let bytes = u32::from(acc[0].class.bits() as u16) / 8;
-    let place = b.mul_wide(Ty::U32, thread, bytes);
-    let place = b.add(Ty::U64, out, place);
+    let offset = b.mul_wide(Ty::U32, thread, bytes);
+    let base = b.add(Ty::U64, out, offset);
     for (i, &reg) in acc.iter().enumerate() {
         let ty = match reg.class {
             RegClass::B16 => Ty::B16,
@@ -40,7 +40,7 @@ fn kernel(request: &MmaRequest) -> String {
             RegClass::F32 => Ty::F32,
             _ => Ty::B32,
         };
-        let addr = b.address(place, i as i64 * i64::from(bytes) * 32 * request.num_warps as i64);
+        let addr = b.address(base, i as i64 * i64::from(bytes) * 32 * request.num_warps as i64);
         b.st(Space::Global, ty, &addr, reg, MemMods::default());
     }
     b.ret();

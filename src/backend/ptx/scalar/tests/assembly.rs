@@ -21,8 +21,8 @@ fn kernel(target: Target, name: &str, op: &Op, operands: &[DType], result: DType
     let weak = MemMods::default();
     let mut values: Vec<Operand> = Vec::new();
     for (i, &dtype) in (0i64..).zip(operands) {
-        let place = Addr::new(base, 8 * i);
-        let raw: Operand = b.ld(Space::Global, repr::memory_ty(dtype), &place, weak).into();
+        let addr = Addr::new(base, 8 * i);
+        let raw: Operand = b.ld(Space::Global, repr::memory_ty(dtype), &addr, weak).into();
         let value = if dtype == DType::I1 { b.setp(Cmp::Ne, Ty::B32, raw, 0i64).into() } else { raw };
         values.push(value);
     }

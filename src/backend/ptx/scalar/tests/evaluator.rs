@@ -128,8 +128,8 @@ impl<'a> Thread<'a> {
             }
             Opcode::Lop3(table) => {
                 let [a, b, c] = [0, 1, 2].map(|i| s(i, 32));
-                let place = |bit: u32| (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1;
-                (0..32).map(|bit| u64::from(table >> place(bit) & 1) << bit).sum()
+                let row = |bit: u32| (a >> bit & 1) << 2 | (b >> bit & 1) << 1 | c >> bit & 1;
+                (0..32).map(|bit| u64::from(table >> row(bit) & 1) << bit).sum()
             }
             Opcode::Float(op, ty, mods) => {
                 let sources: Vec<u64> = (0..inst.srcs.len()).map(|i| s(i, ty.bits())).collect();

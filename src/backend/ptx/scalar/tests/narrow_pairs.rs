@@ -10,7 +10,7 @@ use crate::ir::{Attr, Opcode, Rounding};
 use crate::target::Target;
 use crate::types::float_codec::{decode, encode};
 
-/// A field of a word that becomes a half: its first bit, its place in the half, and its width.
+/// A field of a word that becomes a half: its first bit in the word and in the half, and its width.
 #[derive(Clone, Copy, Debug)]
 struct Field {
     start: u32,

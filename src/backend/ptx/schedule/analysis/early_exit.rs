@@ -1,8 +1,8 @@
 //! Early exits: branches that end the kernel, a loop or an iteration before the last op.
 //!
 //! All threads of a CTA decide an exit alike. The producer executes the exits that precede its
-//! loads, and those of the loops around them. So each role leaves at the same place. A stage must
-//! not be in use there: its TMA loads would complete after the end of the CTA.
+//! loads, and those of the loops around them. So each role leaves at the same position. A stage
+//! must not be in use there: its TMA loads would complete after the end of the CTA.
 
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::ir::{BlockId, OpId, Opcode};

@@ -128,8 +128,8 @@ impl KernelInfo<'_> {
             }
         }
         let count = layout.num_registers() / vector;
-        let places = (0..count).map(|index| (index * vector, (index * distinct * bytes) as u32));
-        let accesses = places.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
+        let offsets = (0..count).map(|index| (index * vector, (index * distinct * bytes) as u32));
+        let accesses = offsets.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
         let copy = CpAsync {
             load,
             thread_private: true,

@@ -112,7 +112,7 @@ impl Schedule {
     }
 }
 
-/// Returns a report without the deferred values, which have no instructions at their place.
+/// Returns a report without the deferred values, which have no instructions at their position.
 pub fn without_deferred(report: &str) -> String {
     report.lines().filter(|line| !line.trim_start().starts_with(DEFERRED)).map(|line| format!("{line}\n")).collect()
 }

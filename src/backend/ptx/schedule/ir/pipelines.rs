@@ -54,12 +54,12 @@ impl WarpSpecialization {
         if let Some(&LoadPath::TmaAux { channel }) = self.load_paths.get(&load) { Some(channel) } else { None }
     }
 
-    /// Returns the place of the tile of an MMA operand in its stage.
+    /// Returns the offset of the tile of an MMA operand in its stage.
     pub fn operand_slot(&self, load: OpId) -> Option<StageSlot> {
         self.slot_in_channel(self.operand_channel(load)? as usize, load)
     }
 
-    /// Returns the place of the tile of an auxiliary load in its stage.
+    /// Returns the offset of the tile of an auxiliary load in its stage.
     #[cfg(any(test, feature = "_suite"))]
     pub fn aux_slot(&self, load: OpId) -> Option<StageSlot> {
         self.slot_in_channel(self.aux_channel(load)? as usize, load)
@@ -70,14 +70,14 @@ impl WarpSpecialization {
         self.load_paths.contains_key(&load)
     }
 
-    /// Returns the load at whose place the consumer advances to the stage: the first one of an MMA
-    /// operand.
+    /// Returns the load at whose position the consumer advances to the stage: the first one of an
+    /// MMA operand.
     pub fn consumer_anchor(&self, channel: u32) -> Option<OpId> {
         let loads = &self.channels.get(channel as usize)?.loads;
         loads.iter().map(|load| load.load).find(|&load| self.aux_channel(load).is_none())
     }
 
-    /// Returns the load at whose place the producer issues the loads of a channel: the last one.
+    /// Returns the load at whose position the producer issues the loads of a channel: the last one.
     pub fn producer_anchor(&self, channel: u32) -> Option<OpId> {
         self.channels.get(channel as usize)?.loads.last().map(|load| load.load)
     }
@@ -233,7 +233,7 @@ pub struct TmaLoad {
     pub partitions: u32,
 }
 
-/// The place of a tile in a stage.
+/// The offset and the panels of a tile in a stage.
 pub struct StageSlot {
     /// The index of the channel.
     pub channel: usize,

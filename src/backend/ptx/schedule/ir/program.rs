@@ -205,9 +205,9 @@ pub struct MmaWait {
     pub release_after: Option<Value>,
 }
 
-/// MMAs that one MMA wait completes, issued at the place of the last one. They share operands and
-/// barriers. An MMA whose operands or sums need threads commits several `wgmma` groups, and waits
-/// for all but the last one itself (`mma/wgmma.rs`).
+/// MMAs that one MMA wait completes, issued at the position of the last one. They share operands
+/// and barriers. An MMA whose operands or sums need threads commits several `wgmma` groups, and
+/// waits for all but the last one itself (`mma/wgmma.rs`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MmaGroup {
     /// The MMAs, in program order.
@@ -233,7 +233,7 @@ impl MmaGroup {
         MmaGroup { ops: vec![op], issue: vec![MmaIssue { op: 0, extends_n: false }], releases: Vec::new() }
     }
 
-    /// Returns the last MMA, at whose place all are issued.
+    /// Returns the last MMA, at whose position all are issued.
     pub fn last(&self) -> Option<OpId> {
         self.ops.last().copied()
     }

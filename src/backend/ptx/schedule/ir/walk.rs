@@ -6,9 +6,9 @@
 
 use super::program::{Schedule, SeqId, Step};
 
-/// A place in a sequence.
+/// Program point: a position in a sequence (MLIR `ProgramPoint`).
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct ProgramPoint<'a> {
     pub seq: SeqId,
     pub position: usize,
     /// The loop or branch of the sequence.
@@ -21,17 +21,17 @@ pub trait Visitor<'a> {
     type State: Clone;
     type Error;
 
-    /// The state at the current place.
+    /// The state at the current program point.
     fn state(&mut self) -> &mut Self::State;
 
     /// Visits a step, before its sequences.
-    fn step(&mut self, step: &'a Step, place: Place<'a>) -> Result<(), Self::Error>;
+    fn step(&mut self, step: &'a Step, point: ProgramPoint<'a>) -> Result<(), Self::Error>;
 
     /// Begins the body of a loop or an arm of a branch.
     fn enter(&mut self, parent: &'a Step) -> Result<(), Self::Error>;
 
     /// Ends a sequence. `before` is the state before `enter`.
-    fn leave(&mut self, place: Place<'a>, before: Self::State) -> Result<(), Self::Error>;
+    fn leave(&mut self, point: ProgramPoint<'a>, before: Self::State) -> Result<(), Self::Error>;
 
     /// Joins the states at the ends of the arms of a branch.
     fn join(&mut self, arms: &'a [SeqId], ends: Vec<Self::State>) -> Result<Self::State, Self::Error>;
@@ -49,7 +49,7 @@ impl Schedule {
         parent.map_or(Ok(()), |parent| visitor.enter(parent))?;
         let steps = self.steps(seq);
         for (position, step) in steps.iter().enumerate() {
-            visitor.step(step, Place { seq, position, parent })?;
+            visitor.step(step, ProgramPoint { seq, position, parent })?;
             let Step::If { arms, .. } = step else {
                 step.sequences().iter().try_for_each(|&body| self.walk(body, Some(step), visitor))?;
                 continue;
@@ -62,6 +62,6 @@ impl Schedule {
             }
             *visitor.state() = visitor.join(arms, ends)?;
         }
-        visitor.leave(Place { seq, position: steps.len(), parent }, before)
+        visitor.leave(ProgramPoint { seq, position: steps.len(), parent }, before)
     }
 }

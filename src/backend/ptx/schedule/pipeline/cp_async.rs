@@ -281,7 +281,7 @@ impl KernelInfo<'_> {
         let fits = side.accesses.iter().all(|access| {
             access.registers.len() % vector == 0 && access.registers.windows(2).all(|pair| pair[1] == pair[0] + 1)
         });
-        // All MMAs read the elements at the same places of the stage.
+        // All MMAs read the elements at the same offsets of the stage.
         let same = uses.iter().all(|&(other, other_plan)| {
             other == operand && std::ptr::eq(other_plan, plan)
                 || other_plan.dtype == plan.dtype

@@ -22,7 +22,7 @@ impl KernelInfo<'_> {
         accumulator_chains(self.module, members).iter().all(|sum| sum.windows(2).all(alike))
     }
 
-    /// Returns the groups in which related MMAs are issued, at the place of the last one.
+    /// Returns the groups in which related MMAs are issued, at the position of the last one.
     ///
     /// They are one group, unless their accumulators have different layouts or their operands
     /// exceed `capacity` bytes of shared memory. In that case each MMA is a group. `is_there`: true

@@ -16,7 +16,7 @@ use std::convert::Infallible;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
-use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
+use crate::backend::ptx::schedule::ir::walk::{ProgramPoint, Visitor};
 use crate::ir::{OpId, Value};
 
 /// MMA group in flight that has no MMA wait in the schedule so far.
@@ -39,7 +39,7 @@ struct WaitInserter<'a, 'm> {
     in_flight: Vec<UnwaitedMmaGroup>,
     /// Channels whose tiles have been waited for.
     full_channels: FxHashSet<u32>,
-    /// The waits, and the places before whose steps they belong.
+    /// The waits, and the positions of the steps that they precede.
     waits: Vec<(SeqId, usize, Step)>,
 }
 
@@ -61,16 +61,16 @@ impl KernelInfo<'_> {
 
 impl WaitInserter<'_, '_> {
     /// Adds the waits that precede a step.
-    fn wait_before(&mut self, step: &Step, place: Place<'_>) {
+    fn wait_before(&mut self, step: &Step, point: ProgramPoint<'_>) {
         if !self.in_flight.is_empty() {
             for value in self.info.values_read_by(step) {
                 let position = self.in_flight.iter().position(|mma| mma.results.contains(&value));
                 position
                     .into_iter()
-                    .for_each(|position| self.mma_wait(place, self.in_flight.len() - 1 - position, true));
+                    .for_each(|position| self.mma_wait(point, self.in_flight.len() - 1 - position, true));
             }
-            let sunk = matches!(place.parent, Some(Step::If { pure: true, .. }));
-            let all = match (step, place.parent) {
+            let sunk = matches!(point.parent, Some(Step::If { pure: true, .. }));
+            let all = match (step, point.parent) {
                 (step, _) if sunk => self.info.may_need_barrier(step),
                 (&Step::End(id), Some(Step::For(plan))) if !plan.carried_mmas.is_empty() => {
                     let carried: Vec<_> = plan.accumulators_in(&self.info.module.op(id).operands).collect();
@@ -85,14 +85,14 @@ impl WaitInserter<'_, '_> {
                 // A loop or branch first computes bounds and conditions, and other steps their
                 // operands.
                 let late = !matches!(step, Step::ConsumerRelease(_) | Step::Advance(_) | Step::Exec(_));
-                self.mma_wait(place, 0, sunk || late);
+                self.mma_wait(point, 0, sunk || late);
             }
         }
-        self.consumer_waits(step, place);
+        self.consumer_waits(step, point);
     }
 
     /// Adds the waits for tiles of the producer, before the step that uses them first.
-    fn consumer_waits(&mut self, step: &Step, place: Place<'_>) {
+    fn consumer_waits(&mut self, step: &Step, point: ProgramPoint<'_>) {
         let info = self.info;
         let Some(warp_spec) = self.schedule.warp_spec.as_deref() else { return };
         let (channels, sunk): (Vec<u32>, _) = match step {
@@ -106,20 +106,20 @@ impl WaitInserter<'_, '_> {
         };
         for channel in channels {
             if self.full_channels.insert(channel) {
-                self.consumer_wait(place, channel, sunk);
+                self.consumer_wait(point, channel, sunk);
             }
         }
     }
 
     /// Adds the waits that follow a step.
-    fn wait_after(&mut self, step: &Step, place: Place<'_>) {
+    fn wait_after(&mut self, step: &Step, point: ProgramPoint<'_>) {
         match step {
             &Step::Advance(channel) => {
                 self.full_channels.remove(&channel);
                 let mut channels = self.schedule.warp_spec.iter().flat_map(|warp_spec| &warp_spec.channels);
                 if channels.nth(channel as usize).is_some_and(|channel| channel.wait_at_acquire) {
                     self.full_channels.insert(channel);
-                    self.consumer_wait(place, channel, false);
+                    self.consumer_wait(point, channel, false);
                 }
             }
             Step::Mma(plan) if self.info.is_async(&plan.ops) => {
@@ -127,19 +127,19 @@ impl WaitInserter<'_, '_> {
                 let results = self.info.results_of(&plan.ops);
                 self.in_flight.push(UnwaitedMmaGroup { mma, results, from_previous_iteration: false });
                 if self.role == WarpRole::Consumer {
-                    self.mma_wait(place, 1, false);
+                    self.mma_wait(point, 1, false);
                 }
             }
             _ => {}
         }
     }
 
-    fn consumer_wait(&mut self, place: Place<'_>, channel: u32, sunk: bool) {
-        self.waits.push((place.seq, place.position, Step::ConsumerWait(ConsumerWait { channel, sunk })));
+    fn consumer_wait(&mut self, point: ProgramPoint<'_>, channel: u32, sunk: bool) {
+        self.waits.push((point.seq, point.position, Step::ConsumerWait(ConsumerWait { channel, sunk })));
     }
 
     /// Adds a wait for all MMA groups but the `pending` latest ones, if there are more.
-    fn mma_wait(&mut self, place: Place<'_>, pending: usize, sunk: bool) {
+    fn mma_wait(&mut self, point: ProgramPoint<'_>, pending: usize, sunk: bool) {
         let Some(completed) = self.in_flight.len().checked_sub(pending).filter(|&completed| completed > 0) else {
             return;
         };
@@ -147,7 +147,7 @@ impl WaitInserter<'_, '_> {
         self.in_flight.drain(..completed);
         let sunk = sunk && self.info.is_enabled(Optimization::SinkMmaWaits);
         let wait = MmaWait { mma, from_previous_iteration, pending, sunk, defer_release: false, release_after: None };
-        self.waits.push((place.seq, place.position, Step::MmaWait(wait)));
+        self.waits.push((point.seq, point.position, Step::MmaWait(wait)));
     }
 }
 
@@ -167,9 +167,9 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
         &mut self.in_flight
     }
 
-    fn step(&mut self, step: &'a Step, place: Place<'a>) -> Result<(), Infallible> {
-        self.wait_before(step, place);
-        self.wait_after(step, Place { position: place.position + 1, ..place });
+    fn step(&mut self, step: &'a Step, point: ProgramPoint<'a>) -> Result<(), Infallible> {
+        self.wait_before(step, point);
+        self.wait_after(step, ProgramPoint { position: point.position + 1, ..point });
         Ok(())
     }
 
@@ -182,11 +182,11 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place<'a>, _: Vec<UnwaitedMmaGroup>) -> Result<(), Infallible> {
-        if let Some(Step::For(step)) = place.parent {
+    fn leave(&mut self, point: ProgramPoint<'a>, _: Vec<UnwaitedMmaGroup>) -> Result<(), Infallible> {
+        if let Some(Step::For(step)) = point.parent {
             self.in_flight = carried_mmas(step, &self.info.module.op(step.op).results);
             if let Some(epilogue) = step.epilogue {
-                self.mma_wait(Place { seq: epilogue, position: 0, parent: None }, 0, false);
+                self.mma_wait(ProgramPoint { seq: epilogue, position: 0, parent: None }, 0, false);
             }
         }
         Ok(())
@@ -202,7 +202,7 @@ impl<'a> Visitor<'a> for WaitInserter<'a, '_> {
         for (&seq, in_flight) in arms.iter().zip(ends) {
             self.in_flight = in_flight;
             let position = self.schedule.steps(seq).len().saturating_sub(1);
-            self.mma_wait(Place { seq, position, parent: None }, common, true);
+            self.mma_wait(ProgramPoint { seq, position, parent: None }, common, true);
         }
         Ok(std::mem::take(&mut self.in_flight))
     }

@@ -90,7 +90,7 @@ impl ScratchRounds {
 pub struct ExchangeRows {
     /// The row of a thread: the sum of these over the set bits of the thread number.
     pub thread: Vec<u32>,
-    /// The warp bits that distinguish elements of a row, each with the bit of the place in the row.
+    /// The warp bits that distinguish elements of a row, each with the bit of the index in the row.
     pub warps: Vec<(usize, usize)>,
     /// Number of elements of a row.
     pub len: usize,

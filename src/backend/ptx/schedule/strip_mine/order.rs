@@ -17,7 +17,7 @@ impl KernelInfo<'_> {
     pub fn small_tiles_first(&self, ops: &[OpId]) -> Vec<OpId> {
         let mut sorted: Vec<OpId> = Vec::with_capacity(ops.len());
         for &id in ops {
-            let at = self.place_of_small_tile(id, &sorted).unwrap_or(sorted.len());
+            let at = self.position_of_small_tile(id, &sorted).unwrap_or(sorted.len());
             sorted.insert(at, id);
         }
         sorted
@@ -25,9 +25,9 @@ impl KernelInfo<'_> {
 
     /// Returns the position in `before` that precedes the large tiles, if the result of the op is a
     /// small tile.
-    fn place_of_small_tile(&self, id: OpId, before: &[OpId]) -> Option<usize> {
+    fn position_of_small_tile(&self, id: OpId, before: &[OpId]) -> Option<usize> {
         let words = self.words_of_result(id).filter(|_| self.module.op(id).code.is_elementwise())?;
-        let (mut place, mut crossed) = (None, 0);
+        let (mut insertion, mut crossed) = (None, 0);
         for (position, &other) in before.iter().enumerate().rev() {
             let results = &self.module.op(other).results;
             let is_operand = self.module.op(id).operands.iter().any(|operand| results.contains(operand));
@@ -38,10 +38,10 @@ impl KernelInfo<'_> {
             // Half of the registers: a second tile of this size fills them.
             let is_large = num_warps::fills_registers(2 * crossed, self.inference.num_warps as u32);
             if is_large && crossed >= SMALL_RATIO * words {
-                place = Some(position);
+                insertion = Some(position);
             }
         }
-        place
+        insertion
     }
 
     /// Returns true if an op is elementwise, or has no instructions.

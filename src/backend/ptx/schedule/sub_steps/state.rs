@@ -15,7 +15,7 @@ use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
 
-/// An operand that threads write in each iteration, with its place in the first slot.
+/// An operand that threads write in each iteration, with its buffer in the first slot.
 pub struct DoubledOperand<'a> {
     /// The last MMA of its group.
     pub mma: OpId,
@@ -25,7 +25,7 @@ pub struct DoubledOperand<'a> {
     pub buffer: Buffer,
 }
 
-/// An MMA wait, and whether MMAs are in flight at its place.
+/// An MMA wait, and whether MMAs are in flight at its position.
 pub struct MmaWaitUse {
     pub body: SeqId,
     /// Position in `body`.
@@ -127,7 +127,7 @@ impl<'a, 'm> SubStepBuilder<'a, 'm> {
         }
     }
 
-    /// Returns the place of an operand of an MMA group, if the loop has two slots for it.
+    /// Returns the buffer of an operand of an MMA group, if the loop has two slots for it.
     pub fn doubled_operand(&self, members: &[OpId], value: Value, is_left: bool, plan: &OperandPlan) -> Option<Buffer> {
         let is_it = |other: &&DoubledOperand<'_>| {
             members.last() == Some(&other.mma)

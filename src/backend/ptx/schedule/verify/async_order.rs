@@ -17,7 +17,7 @@ use crate::backend::ptx::schedule::ir::program::{
 };
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::schedule::ir::tma_store::TmaStore;
-use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
+use crate::backend::ptx::schedule::ir::walk::{ProgramPoint, Visitor};
 use crate::ir::{OpId, Value};
 
 /// MMA group in flight in a finished schedule, with its stages, for the verifier.
@@ -309,7 +309,7 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         &mut self.in_flight
     }
 
-    fn step(&mut self, step: &'a Step, Place { seq, parent, .. }: Place<'a>) -> VerifyResult {
+    fn step(&mut self, step: &'a Step, ProgramPoint { seq, parent, .. }: ProgramPoint<'a>) -> VerifyResult {
         match step {
             _ if step.is_wait() && self.role == WarpRole::Producer => {
                 return Err("the producer has a wait".to_owned());
@@ -350,12 +350,12 @@ impl<'a> Visitor<'a> for AsyncOrderVerifier<'a, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place<'a>, _: Vec<VerifiedMmaGroup>) -> VerifyResult {
+    fn leave(&mut self, point: ProgramPoint<'a>, _: Vec<VerifiedMmaGroup>) -> VerifyResult {
         let is_between = |step: &&Step| {
             matches!(step, Step::Sub(_) | Step::OrderWait { .. } | Step::OrderArrive(OrderPoint::Mma(_)))
         };
-        let last = self.schedule.steps(place.seq).iter().rfind(|step| !is_between(step));
-        match (last, place.parent) {
+        let last = self.schedule.steps(point.seq).iter().rfind(|step| !is_between(step));
+        match (last, point.parent) {
             (
                 Some(Step::MmaWait(MmaWait { sunk: true, .. }) | Step::ConsumerWait(ConsumerWait { sunk: true, .. })),
                 _,

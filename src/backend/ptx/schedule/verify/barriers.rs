@@ -13,7 +13,7 @@ use crate::backend::ptx::schedule::ir::program::{For, HoistedOperand, Partition,
 use crate::backend::ptx::schedule::ir::sub_step::{
     ConversionKind, ConversionPlan, ConvertLayout, LayoutId, SubStep, operand_reads,
 };
-use crate::backend::ptx::schedule::ir::walk::{Place, Visitor};
+use crate::backend::ptx::schedule::ir::walk::{ProgramPoint, Visitor};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Opcode, Value};
 use crate::util::sort;
@@ -437,7 +437,7 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         &mut self.accessed
     }
 
-    fn step(&mut self, step: &'a Step, _: Place<'a>) -> VerifyResult {
+    fn step(&mut self, step: &'a Step, _: ProgramPoint<'a>) -> VerifyResult {
         if let Step::MmaWait(wait) = step {
             self.accessed.after_mma_wait(wait.pending);
         }
@@ -484,12 +484,12 @@ impl<'a> Visitor<'a> for BarrierVerifier<'a, '_> {
         Ok(())
     }
 
-    fn leave(&mut self, place: Place<'a>, before: Accessed) -> VerifyResult {
+    fn leave(&mut self, point: ProgramPoint<'a>, before: Accessed) -> VerifyResult {
         self.stored_operands.clear();
         if !self.sub_steps.is_empty() {
             return Err("sub-steps without a step".to_owned());
         }
-        let Some(parent) = place.parent else { return Ok(()) };
+        let Some(parent) = point.parent else { return Ok(()) };
         if matches!(parent, Step::For(_) | Step::Loop(_)) {
             let reads = self.accessed.mma_reads.iter().flatten();
             self.double_buffers.verify_carried_reads(reads.filter(|buffer| !self.is_hoisted(**buffer)))?;

@@ -33,8 +33,8 @@ impl DoubleBuffers {
             && !buffer.overlaps_any(loops.flatten())
     }
 
-    /// Verifies the place of the slots of a loop: inside of shared memory, and apart from the other
-    /// buffers that live as long as a loop.
+    /// Verifies the offsets of the slots of a loop: inside of shared memory, and apart from the
+    /// other buffers that live as long as a loop.
     pub fn verify_slots(&self, slots: Buffer, (start, most): (u32, u32), others: &[Buffer]) -> VerifyResult {
         let end = slots.end();
         if slots.offset < start || end > most || !slots.halves()[1].offset.is_multiple_of(SWIZZLE_ATOM_BYTES) {

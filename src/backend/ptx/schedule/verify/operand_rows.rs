@@ -53,10 +53,11 @@ impl KernelInfo<'_> {
                 Opcode::Permute => coord = op.permutation().iter().map(|&axis| coord[axis as usize]).collect(),
                 Opcode::Reshape => {
                     let from = module.shape(op.operands[0]);
-                    let mut number = from.iter().zip(&coord).fold(0, |number, (extent, place)| number * extent + place);
+                    let mut number =
+                        from.iter().zip(&coord).fold(0, |number, (extent, coordinate)| number * extent + coordinate);
                     coord = vec![0; shape.len()];
-                    for (place, extent) in coord.iter_mut().zip(shape).rev() {
-                        *place = number % extent;
+                    for (coordinate, extent) in coord.iter_mut().zip(shape).rev() {
+                        *coordinate = number % extent;
                         number /= extent;
                     }
                 }

@@ -2,7 +2,7 @@
 //!
 //! The verifier walks each program independently of the passes. It checks:
 //! * *complete*: one step of its block executes each op. The producer executes only ops of its
-//!   slice, and issues the loads of each channel at one place.
+//!   slice, and issues the loads of each channel at one position.
 //! * *defined*: the operands of an op are defined, carried into the loop, or in an acquired stage.
 //! * *released*: a stage is released once, in the sequence that acquired it, after the last use.
 //! * *in step*: producer and consumer use the stages of a pipeline in the same order, in the same
@@ -370,7 +370,7 @@ impl<'a, 'm> ProgramVerifier<'a, 'm> {
         if fits { Ok(()) } else { Err(format!("op {} ({}) is no such step", id.index(), op.code.spec().name)) }
     }
 
-    /// Returns true if this partition needs no instructions for the op at its place.
+    /// Returns true if this partition needs no instructions for the op at its position.
     fn needs_no_code(&self, id: OpId) -> bool {
         let op = self.info.module.op(id);
         let fetched = |load: OpId| self.schedule.load_path(load).is_smem_operand();

@@ -79,7 +79,7 @@ impl KernelInfo<'_> {
         let whole = self.aux_box(load.load).is_some_and(|(map, bytes)| (&map, bytes) == (&load.map, load.bytes));
         whole
             && part.smem_offset == 0
-            && part.coord.iter().all(|&place| place == 0)
+            && part.coord.iter().all(|&start| start == 0)
             && load.smem_offset.is_multiple_of(TMA_SMEM_ALIGN)
     }
 
@@ -99,7 +99,7 @@ impl KernelInfo<'_> {
             let first = operand.and_then(|operand| channel.loads.iter().find(|other| other.load == operand.first));
             let start = first.filter(|_| operand.is_some_and(|operand| operand.is_joined));
             let start = start.map_or(load.smem_offset, |first| first.smem_offset);
-            for at in self.places(load, operand, i64::from(load.smem_offset) - i64::from(start))? {
+            for at in self.box_offsets(load, operand, i64::from(load.smem_offset) - i64::from(start))? {
                 filled.push((at, at + bytes));
             }
         }
@@ -128,15 +128,15 @@ impl KernelInfo<'_> {
     /// operand and its part that the load is.
     ///
     /// # Errors
-    /// A box whose offset differs from the place of its part of the tile.
-    fn places(&self, load: &TmaLoad, operand: Option<&OperandPanels>, distance: i64) -> Result<Vec<i64>, String> {
+    /// A box whose offset differs from that of its part of the tile.
+    fn box_offsets(&self, load: &TmaLoad, operand: Option<&OperandPanels>, distance: i64) -> Result<Vec<i64>, String> {
         let view = self.module.op(load.load).group(0)[0];
         let shape = ViewShape::of(self.module, view);
         let fastest = shape.and_then(|shape| contiguous_axis(self.module, &shape)).ok_or("a view without rows")?;
         let (span, bytes) = (span_of(load), i64::from(load.map.element.bytes()));
         let high = box_bytes(load) / span.max(1);
         let tile = self.module.shape(self.module.op(load.load).results[0]);
-        let is_inside = |coord: &[i64]| coord.iter().zip(tile).all(|(place, extent)| place < extent);
+        let is_inside = |coord: &[i64]| coord.iter().zip(tile).all(|(coordinate, extent)| coordinate < extent);
         let is_alone = operand.is_some_and(|operand| operand.panels.rows == load.panel_rows);
         // Returns the row of a panel, and the byte along all panels, of the first element of a row.
         let position = |coord: &[i64]| match operand {
@@ -147,9 +147,9 @@ impl KernelInfo<'_> {
             // An auxiliary tile, or rows of an adjacent tile that is loaded together with this one.
             _ => (coord.iter().sum::<i64>() - coord[fastest], coord[fastest] * bytes),
         };
-        // Extents are mostly powers of two: the bits of a row number determine its place.
+        // Extents are mostly powers of two: the bits of a row number determine its offset.
         let rows: Vec<i64> = (0..high).filter(|row| row & (row - 1) == 0 || row + 1 == high).collect();
-        let mut places = Vec::new();
+        let mut offsets = Vec::new();
         for (data_partition, boxes) in (0..).zip(self.has_partition_boxes(load)) {
             let mut last = 0;
             for part in &boxes {
@@ -168,7 +168,7 @@ impl KernelInfo<'_> {
                     last = last.max(across + 1);
                 }
                 let offset = i64::from(load.smem_offset) + i64::from(part.smem_offset);
-                places.push(offset + data_partition * i64::from(load.bytes / load.partitions));
+                offsets.push(offset + data_partition * i64::from(load.bytes / load.partitions));
             }
             // The panels of parts are those of the operand.
             let rows = operand.filter(|operand| operand.is_joined).map_or(last, |operand| operand.panels.rows);
@@ -176,7 +176,7 @@ impl KernelInfo<'_> {
                 return Err(format!("op {} has boxes of other rows than its panels", load.load.index()));
             }
         }
-        Ok(places)
+        Ok(offsets)
     }
 
     /// Returns the boxes of a load by data partition, each relative to the first row of its
@@ -189,10 +189,10 @@ impl KernelInfo<'_> {
         let each = load.boxes.len().div_ceil(load.partitions as usize).max(1);
         let boxes_of_partition = |(data_partition, boxes): (u32, &[TmaBox])| {
             let as_first = |part: &TmaBox| {
-                let mut place = part.coord.clone();
-                place[axis] -= i64::from(data_partition) * height;
+                let mut coord = part.coord.clone();
+                coord[axis] -= i64::from(data_partition) * height;
                 TmaBox {
-                    coord: place,
+                    coord,
                     smem_offset: part.smem_offset.wrapping_sub(data_partition * (load.bytes / load.partitions)),
                 }
             };
@@ -218,9 +218,9 @@ fn box_bytes(load: &TmaLoad) -> i64 {
 fn is_placed_as(load: &TmaLoad, required: Panels, filled: &[Bytes]) -> bool {
     let span = required.swizzle_bytes;
     let first = i64::from(load.smem_offset);
-    let places = (0..load.partitions)
+    let indices = (0..load.partitions)
         .flat_map(|data_partition| (0..required.count).map(move |panel| (i64::from(data_partition), panel)));
-    let mut panels = places.map(|(data_partition, panel)| {
+    let mut panels = indices.map(|(data_partition, panel)| {
         let from = first + data_partition * i64::from(load.bytes / load.partitions) + panel * load.panel_rows * span;
         (from, from + required.rows * span)
     });

@@ -32,7 +32,7 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
     let inside = strip_mine.defined_tiles(module);
     let mut uses = rustc_hash::FxHashMap::default();
     let mut effects: Vec<(OpId, MemoryEffect)> = Vec::new();
-    for (place, &(id, part)) in strip_mine.ops.iter().enumerate() {
+    for (index, &(id, part)) in strip_mine.ops.iter().enumerate() {
         let op = module.op(id);
         if part == StripRole::Preheader {
             if op.operands.iter().any(|operand| inside.contains(operand)) {
@@ -46,7 +46,7 @@ pub fn verify_strip_mine(info: &KernelInfo<'_>, schedule: &Schedule, strip_mine:
         if part == StripRole::View {
             continue;
         }
-        if op.code == Opcode::Reduce && place + 1 < strip_mine.ops.len() {
+        if op.code == Opcode::Reduce && index + 1 < strip_mine.ops.len() {
             return fault(id, "is a reduction, and not the last op");
         }
         let numbers = op.results.iter().chain(&op.operands).filter(|&&value| is_tile(info, value));
@@ -108,10 +108,10 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
     verify_address_ops(info, id, plan)?;
     // Alignment for the copies and, for MMA operands, the swizzle pattern.
     let align = |own| if own { COPY_BYTES } else { plan.align() as usize };
-    let places = plan.copies.iter().map(|copy| (copy.smem_offset, copy.thread_private));
-    if !places
+    let offsets = plan.copies.iter().map(|copy| (copy.smem_offset, copy.thread_private));
+    if !offsets
         .chain([(plan.stage_bytes, plan.is_thread_private())])
-        .all(|(place, own)| place.is_multiple_of(align(own)))
+        .all(|(offset, own)| offset.is_multiple_of(align(own)))
     {
         return fault(id, "has misaligned multistage copies");
     }
@@ -170,7 +170,7 @@ fn verify_address_ops(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan) -> Ve
     Ok(())
 }
 
-/// Returns true if the threads that share a copy read the same elements at the same place, and are
+/// Returns true if the threads that share a copy read the same elements at the same offset, and are
 /// synchronized with the thread that copies.
 fn has_readable_replicas(info: &KernelInfo<'_>, copy: &CpAsync, has_barrier: bool) -> bool {
     let Some(layout) = info.inference.op_layouts.get(&copy.load) else { return copy.replicas == 0 };

@@ -25,7 +25,7 @@ impl KernelInfo<'_> {
         }
         let others = self.arrays_accessed_by_threads(&|id| tma_stores.contains(&id));
         let others = others.ok_or("TMA stores what threads may access")?;
-        let mut places: Vec<Buffer> = Vec::new();
+        let mut buffers: Vec<Buffer> = Vec::new();
         for tma_store in schedule.tma_stores() {
             let fault = |what: &str| Err(format!("op {}: {what}", tma_store.op.index()));
             if self.store_exclusion(tma_store.op).is_some() {
@@ -49,10 +49,10 @@ impl KernelInfo<'_> {
             if staging.channel.is_some() {
                 continue;
             }
-            if places.iter().any(|other| other.overlaps(staging.buffer)) {
+            if buffers.iter().any(|other| other.overlaps(staging.buffer)) {
                 return fault("staging buffers overlap");
             }
-            places.push(staging.buffer);
+            buffers.push(staging.buffer);
         }
         let in_stage = |store: OpId| {
             schedule.tma_stores().any(|tma_store| tma_store.op == store && is_staged_in_channel(tma_store))

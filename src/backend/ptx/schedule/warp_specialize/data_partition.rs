@@ -46,9 +46,9 @@ impl KernelInfo<'_> {
         let (height, bytes, data_partitions) = (tile[axis], one.bytes, self.data_partitions);
         let boxes_of_partition = |data_partition: u32| {
             one.boxes.iter().map(move |part| {
-                let mut place = part.coord.clone();
-                place[axis] += i64::from(data_partition) * height;
-                TmaBox { coord: place, smem_offset: part.smem_offset + data_partition * bytes }
+                let mut coord = part.coord.clone();
+                coord[axis] += i64::from(data_partition) * height;
+                TmaBox { coord, smem_offset: part.smem_offset + data_partition * bytes }
             })
         };
         let boxes = (0..data_partitions).flat_map(boxes_of_partition).collect();

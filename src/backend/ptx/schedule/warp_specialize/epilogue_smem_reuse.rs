@@ -1,8 +1,9 @@
 //! Epilogue shared-memory reuse: a TMA store stages its tile in a free pipeline stage.
 //!
 //! If stages need all of shared memory, the boxes of warps have no buffer of their own. At the
-//! place of the store the producer acquires the next stage of its pipeline and passes it on without
-//! a load. The consumer advances to that stage, and releases it after TMA has read the boxes.
+//! position of the store the producer acquires the next stage of its pipeline and passes it on
+//! without a load. The consumer advances to that stage, and releases it after TMA has read the
+//! boxes.
 
 use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;

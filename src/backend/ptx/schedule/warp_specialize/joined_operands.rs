@@ -1,6 +1,6 @@
-//! Operands that `cat` concatenates: the place of each loaded part in the stage of the operand.
+//! Operands that `cat` concatenates: the offset of each loaded part in the stage of the operand.
 //!
-//! Each part has boxes of its own, which TMA writes to their place in the panels of the whole
+//! Each part has boxes of its own, which TMA writes to their offsets in the panels of the whole
 //! operand. The `cat` then needs no instructions. Parts begin at whole rows of panels, and at whole
 //! swizzle atoms across them. If the producer cannot issue one part, threads load all of them.
 
@@ -57,7 +57,7 @@ impl Position {
         Position { starts, cat: Some(id) }
     }
 
-    /// Returns the panels of the part alone, and its place in the operand. The value has `axes`,
+    /// Returns the panels of the part alone, and its offset in the operand. The value has `axes`,
     /// with [`contiguous`, `rows`] along and across the rows of its `panels`. `None` if the part
     /// has no whole panels or swizzle atoms.
     pub fn in_panels(
@@ -72,8 +72,8 @@ impl Position {
         let row = panels.swizzle_bytes / element_bytes;
         let atom = i64::from(SWIZZLE_ATOM_ROWS);
         let (along, across) = (self.starts[contiguous], self.starts[rows]);
-        let is_whole = [along, extent(contiguous)].iter().all(|place| place % row == 0)
-            && [across, extent(rows)].iter().all(|place| place % atom == 0);
+        let is_whole = [along, extent(contiguous)].iter().all(|start| start % row == 0)
+            && [across, extent(rows)].iter().all(|start| start % atom == 0);
         let own = Panels { rows: extent(rows), count: extent(contiguous) / row, ..panels };
         let smem_offset = (along / row * panels.rows + across) * panels.swizzle_bytes;
         let part = OperandPart { cat, smem_offset: smem_offset as u32, panel_rows: panels.rows, bytes };
@@ -83,7 +83,7 @@ impl Position {
 
 impl OperandPart {
     /// Moves boxes in the panels of the part alone to the panels of the operand.
-    pub fn place(&self, boxes: &mut [TmaBox], own: Panels) {
+    pub fn move_boxes(&self, boxes: &mut [TmaBox], own: Panels) {
         for part in boxes {
             let row = i64::from(part.smem_offset) / own.swizzle_bytes;
             let (panel, row) = (row / own.rows, row % own.rows);

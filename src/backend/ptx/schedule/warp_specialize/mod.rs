@@ -6,7 +6,7 @@
 //! * `cluster_multicast` — loads that both CTAs of a cluster can share
 //! * `data_partition` — consumer groups that each compute a share of the rows
 //! * `epilogue_smem_reuse` — a TMA store stages its tile in a free pipeline stage
-//! * `joined_operands` — the places of the loads that `cat` concatenates to an operand
+//! * `joined_operands` — the offsets of the loads that `cat` concatenates to an operand
 //! * `operand_axes` — the view dimensions of an operand's axes, and the boxes of its tile
 //! * `pingpong` — two consumer groups alternate the iterations of a persistent loop
 //! * `pipeline_assignment` — the channels that share a pipeline

@@ -37,7 +37,7 @@ use crate::util::sort;
 struct OperandUse {
     mmas: Vec<OpId>,
     panels: Panels,
-    /// Place in an operand that `cat` concatenates. The panels are those of the part alone.
+    /// Offset in an operand that `cat` concatenates. The panels are those of the part alone.
     part: Option<OperandPart>,
     /// Tile dimensions of the view along the rows of panels, and across them.
     axes: [Vec<AxisPart>; 2],
@@ -58,8 +58,8 @@ struct ProducerLoad {
 }
 
 impl OperandUse {
-    /// Returns true if the tile has the same place and swizzle in shared memory for both uses. The
-    /// sum of one MMA may be along the rows of panels, and that of the other one across them.
+    /// Returns true if the tile has the same offsets and swizzle in shared memory for both uses.
+    /// The sum of one MMA may be along the rows of panels, and that of the other one across them.
     fn has_same_form(&self, other: &OperandUse) -> bool {
         let panels = Panels { along_k: self.panels.along_k, ..other.panels };
         (self.panels, &self.axes, self.rounds_to_tf32) == (panels, &other.axes, other.rounds_to_tf32)
@@ -413,7 +413,7 @@ impl KernelInfo<'_> {
         let swizzle = u32::try_from(panels.swizzle_bytes).ok().and_then(Swizzle::from_span).ok_or(NO_BOXES)?;
         let map = self.tma_map((view, op.group(1)), &extents, swizzle, operand_use.rounds_to_tf32)?;
         if let Some(part) = &operand_use.part {
-            part.place(&mut boxes, panels);
+            part.move_boxes(&mut boxes, panels);
         }
         Ok((map, boxes))
     }
@@ -463,7 +463,7 @@ impl KernelInfo<'_> {
             let swizzle_bytes = operand_use.panels.swizzle_bytes;
             let mut offset = u32::next_multiple_of(end, (i64::from(SWIZZLE_ATOM_ROWS) * swizzle_bytes) as u32);
             if operand_use.part.is_some() {
-                end = place_parts(channel, &group, offset, operand_uses);
+                end = set_part_offsets(channel, &group, offset, operand_uses);
                 continue;
             }
             let rows = group.iter().map(|&index| channel.loads[index].panel_rows).sum();
@@ -536,7 +536,12 @@ fn reject_incomplete(planned: &mut Vec<(OpId, BlockId, ProducerLoad)>, rejected_
 
 /// Sets the offsets of the parts of an operand, the first byte of which is `start` in the stage.
 /// Returns the end of the operand.
-fn place_parts(channel: &mut Channel, group: &[usize], start: u32, operand_uses: &FxHashMap<OpId, OperandUse>) -> u32 {
+fn set_part_offsets(
+    channel: &mut Channel,
+    group: &[usize],
+    start: u32,
+    operand_uses: &FxHashMap<OpId, OperandUse>,
+) -> u32 {
     let mut end = start;
     for &index in group {
         let load = &mut channel.loads[index];

@@ -2,7 +2,7 @@
 //! operand or a residual of an epilogue.
 //!
 //! The consumers load such a tile where the program has the load, and wait for global memory. The
-//! producer reaches this place earlier than the consumers, by the stages of its pipelines. It
+//! producer reaches this position earlier than the consumers, by the stages of its pipelines. It
 //! prefetches the tile to the L2 cache there (`cp.async.bulk.prefetch.tensor`). A prefetch changes
 //! no result, so the array may be written by the kernel.
 

@@ -21,16 +21,16 @@ fn accumulator(m: i64, n: i64, groups: i64) -> Layout {
 fn written(tile: &TmaBoxLayout, writes: &SmemWrites, layout: &Layout, warps: std::ops::Range<usize>) -> Vec<u32> {
     let size = tile.shared.element_bytes;
     let mut memory = vec![0; tile.bytes() as usize];
-    let mut put = |place: usize, element: u32| {
-        assert_eq!(memory[place], 0, "one writer");
-        memory[place] = element + 1;
+    let mut put = |offset: usize, element: u32| {
+        assert_eq!(memory[offset], 0, "one writer");
+        memory[offset] = element + 1;
     };
     let part = |thread: usize| {
         (0..writes.thread.len()).filter(|i| thread >> i & 1 == 1).fold(0, |all, i| all ^ writes.thread[i])
     };
     for write in &writes.list {
         for warp in warps.clone() {
-            let address = |lane: usize| (part(warp * 32 + lane) ^ write.place) as usize;
+            let address = |lane: usize| (part(warp * 32 + lane) ^ write.offset) as usize;
             let element = |register: usize, lane: usize| layout.element(register, lane, warp);
             match writes.kind {
                 WriteKind::Vector => {
@@ -67,7 +67,7 @@ fn check(layout: &Layout, axes: &[usize], element_bytes: usize) -> (TmaBoxLayout
     let writes = tile.writes(layout).unwrap();
     let memory = written(&tile, &writes, layout, 0..layout.num_warps());
     check_boxes(&tile, layout, axes, &memory, 0);
-    let parts: Vec<u32> = writes.list.iter().map(|write| write.place / tile.part_bytes(tile.split_bits)).collect();
+    let parts: Vec<u32> = writes.list.iter().map(|write| write.offset / tile.part_bytes(tile.split_bits)).collect();
     assert!(parts.is_sorted());
     (tile, writes)
 }

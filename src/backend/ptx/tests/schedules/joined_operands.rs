@@ -59,7 +59,7 @@ fn the_producer_loads_the_parts_of_an_operand() {
 }
 
 #[test]
-fn parts_at_other_places_are_rejected() {
+fn parts_at_other_offsets_are_rejected() {
     for (name, module, options) in kernels() {
         planned(&module, Target::SM_90A, &options, &mut |info, _, schedule| {
             let Some(plan) = schedule.warp_spec.as_ref() else { return };

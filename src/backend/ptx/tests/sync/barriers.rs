@@ -72,15 +72,15 @@ fn is_published(steps: &[Step], read: Buffer) -> bool {
 
 /// Returns wrong sub-steps in place of this one.
 fn instead(schedule: &Schedule, within: SubStep) -> Vec<(&'static str, SubStep)> {
-    let moved = |place: Buffer, by: u32| Buffer { offset: place.offset + by, ..place };
+    let moved = |buffer: Buffer, by: u32| Buffer { offset: buffer.offset + by, ..buffer };
     match within {
-        SubStep::SmemWrite(place) => vec![
-            (UNREAD, SubStep::SmemWrite(moved(place, place.bytes))),
-            ("there is no memory where a step writes", SubStep::SmemWrite(moved(place, schedule.smem.budget()))),
-            ("a place is too small", SubStep::SmemWrite(Buffer { bytes: place.bytes - 128, ..place })),
+        SubStep::SmemWrite(buffer) => vec![
+            (UNREAD, SubStep::SmemWrite(moved(buffer, buffer.bytes))),
+            ("there is no memory where a step writes", SubStep::SmemWrite(moved(buffer, schedule.smem.budget()))),
+            ("a place is too small", SubStep::SmemWrite(Buffer { bytes: buffer.bytes - 128, ..buffer })),
         ],
-        SubStep::SmemRead(place) => {
-            vec![("an unwritten place is read", SubStep::SmemRead(moved(place, 128)))]
+        SubStep::SmemRead(buffer) => {
+            vec![("an unwritten place is read", SubStep::SmemRead(moved(buffer, 128)))]
         }
         SubStep::StoredOperand { value, buffer } => vec![
             (

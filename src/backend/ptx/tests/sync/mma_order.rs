@@ -75,7 +75,7 @@ fn of_exponentials(schedule: &Schedule, body: usize) -> Vec<(&'static str, Sched
     mutants
 }
 
-/// Orders the MMAs at this place.
+/// Orders the MMAs at this position.
 fn order_mma(steps: &mut Vec<Step>, at: usize, last: OpId) {
     let point = OrderPoint::Mma(last);
     steps.insert(at + 1, Step::OrderArrive(point));
@@ -132,12 +132,12 @@ fn each_group_has_an_order_wait_and_an_order_arrive() {
     for module in [scaled(false, 128, 128), scaled_tiles(128)] {
         let text = check(&module).pop().unwrap().text;
         let lines: Vec<&str> = text.lines().map(str::trim).collect();
-        let places = |what: &str| -> Vec<usize> {
+        let lines_with = |what: &str| -> Vec<usize> {
             lines.iter().enumerate().filter(|(_, line)| line.contains(what)).map(|(at, _)| at).collect()
         };
-        let (arrives, commits) = (places("barrier.cta.arrive"), places("wgmma.commit_group"));
+        let (arrives, commits) = (lines_with("barrier.cta.arrive"), lines_with("wgmma.commit_group"));
         let waits: Vec<usize> =
-            places("barrier.cta.sync").into_iter().filter(|&at| !lines[at].contains(" 0;")).collect();
+            lines_with("barrier.cta.sync").into_iter().filter(|&at| !lines[at].contains(" 0;")).collect();
         let [first, handed] = arrives[..] else { panic!("{arrives:?}: {text}") };
         // At the start of the program, the second group arrives for the first one. In the loop
         // there are a wait, the MMA and the next arrival. At the end, the first group waits for the
@@ -156,7 +156,8 @@ fn each_group_has_an_order_wait_and_an_order_arrive() {
         let inner = loops.iter().min_by_key(|ends| ends[1] - ends[0]).unwrap();
         assert!(!lines[inner[0]..inner[1]].iter().any(|line| line.contains("%tid")), "{text}");
         // Each group has its own barrier.
-        let is_own = |at: usize| lines[at].contains("sync.aligned %r") && at > first && at < places("wgmma.fence")[0];
+        let is_own =
+            |at: usize| lines[at].contains("sync.aligned %r") && at > first && at < lines_with("wgmma.fence")[0];
         let own = waits.iter().filter(|&&at| is_own(at)).count();
         assert_eq!(own, 1, "{text}");
         assert!(commits[0] < handed, "{text}");

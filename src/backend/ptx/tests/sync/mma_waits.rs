@@ -1,4 +1,4 @@
-//! Waits for asynchronous MMAs: their places in the schedule.
+//! Waits for asynchronous MMAs: their positions in the schedule.
 
 use std::collections::BTreeSet;
 

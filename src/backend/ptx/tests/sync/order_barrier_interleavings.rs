@@ -20,9 +20,9 @@ struct Program<'a> {
 
 impl Program<'_> {
     fn events(&self) -> Vec<BarrierEvent> {
-        let place = |what: &str| self.lines.iter().position(|line| line.contains(what)).unwrap();
+        let line_of = |what: &str| self.lines.iter().position(|line| line.contains(what)).unwrap();
         let mut events = Vec::new();
-        self.walk(place("setmaxnreg.inc"), place("setmaxnreg.dec"), &mut events);
+        self.walk(line_of("setmaxnreg.inc"), line_of("setmaxnreg.dec"), &mut events);
         events
     }
 

@@ -137,12 +137,12 @@ impl Lowering<'_> {
         let time = b.special(Special::GlobalTimer);
         let head = Addr::new(slot, 0);
         let begun: [Operand; 4] = [1u32.into(), x, y, z].map(|word| b.reg(word, RegClass::B32).into());
-        let place: [Operand; 3] = [multiprocessor, warp, clock.into()].map(|word| b.reg(word, RegClass::B32).into());
+        let origin: [Operand; 3] = [multiprocessor, warp, clock.into()].map(|word| b.reg(word, RegClass::B32).into());
         let plain = MemMods::default();
         b.guarded(is_recorded, false, |b| {
             let at = |field: HeaderField| head.plus(4 * field.word() as i64);
             b.st_vec(Space::Global, Ty::B32, &at(HeaderField::Begun), &begun, plain);
-            for (word, value) in place.into_iter().enumerate() {
+            for (word, value) in origin.into_iter().enumerate() {
                 b.st(Space::Global, Ty::B32, &at(HeaderField::Multiprocessor).plus(4 * word as i64), value, plain);
             }
             b.st(Space::Global, Ty::B64, &at(HeaderField::StartTime), time, plain);
@@ -335,19 +335,19 @@ impl Lowering<'_> {
         self.stamp_at(start, kind, None, op);
     }
 
-    /// `place`: the line of the step, if it is not the current one, and the steps of a run.
+    /// `position`: the line of the step, if it is not the current one, and the steps of a run.
     fn stamp_at(
         &mut self,
         start: Option<Reg>,
         kind: StampKind,
-        place: Option<(u32, Option<[u32; 2]>)>,
+        position: Option<(u32, Option<[u32; 2]>)>,
         op: Option<OpId>,
     ) {
         let (Some(start), Some(end)) = (start, self.read_clock()) else { return };
         let Some(stamps) = &mut self.stamps else { return };
         let Some(StampRegisters { count, slot, .. }) = stamps.registers else { return };
         let location = op.and_then(|op| self.module.location(self.module.op(op).loc));
-        let (step, run) = place.unwrap_or((stamps.line, None));
+        let (step, run) = position.unwrap_or((stamps.line, None));
         let line = location.map(ToString::to_string);
         let site = StampSite { step, run, kind, op: op.map(|op| op.index() as u32), line };
         let known = stamps.sites.iter().rposition(|known| *known == site);

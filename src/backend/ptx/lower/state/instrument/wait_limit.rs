@@ -35,7 +35,7 @@ const MILLISECOND: i64 = 1_000_000;
 /// Order of atomics on a note.
 const ORDER: (Sem, Scope) = (Sem::Relaxed, Scope::Gpu);
 
-/// A wait that is emitted: its object, the user's place, and the values of its record.
+/// A wait that is emitted: its object, the user's source location, and the values of its record.
 pub struct LimitedWait<'a> {
     pub step: &'a str,
     pub object: WaitObject,
@@ -66,13 +66,13 @@ impl Lowering<'_> {
         let limit = self.info.options.wait_limit.expect("a limit");
         let start = self.b.special(Special::GlobalTimer);
         let (again, done) = (self.b.new_label(), self.b.new_label());
-        self.b.place(again);
+        self.b.emit_label(again);
         let seen = self.b.fresh(RegClass::Pred);
         test(&mut self.b, seen);
         self.b.bra_if(seen, false, done, false);
         self.bra_within(start, limit, again);
         self.end_hung(wait);
-        self.b.place(done);
+        self.b.emit_label(done);
     }
 
     fn location_of(&self, op: Option<OpId>) -> Option<Location> {
@@ -103,7 +103,7 @@ impl Lowering<'_> {
         let step = "a loop around this access, which waits for another tile block";
         let location = self.location_of(Some(access));
         self.end_hung(LimitedWait { step, object: WaitObject::Memory, location, values: [Operand::Imm(0); 2] });
-        self.b.place(within);
+        self.b.emit_label(within);
     }
 
     /// Jumps to a label if the limit after `start` is not over.
@@ -120,7 +120,7 @@ impl Lowering<'_> {
         if let Some(parameter) = self.params.assert_note {
             self.write_record(parameter, wait.values, end);
         }
-        self.b.place(end);
+        self.b.emit_label(end);
         if self.sync.multicast().is_some() {
             // The shared memory of a CTA must exist until the other CTA no longer accesses it.
             self.b.cluster_wait_relaxed();
@@ -200,27 +200,27 @@ impl Lowering<'_> {
         let plain = MemMods::default();
         let note = self.note(parameter, done);
         let first_word = assertion_word(self.info.options.wait_limit);
-        let place = |field: NoteField| Addr::new(note, 4 * (first_word + field.word()) as i64);
+        let field_address = |field: NoteField| Addr::new(note, 4 * (first_word + field.word()) as i64);
         let claim = [Operand::Imm(0), CLAIMED.into()];
-        let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &place(NoteField::State), &claim);
+        let before = self.b.atom(AtomOp::Cas, Ty::B32, Space::Global, ORDER, &field_address(NoteField::State), &claim);
         let taken = self.b.setp(Cmp::Ne, Ty::U32, before, 0);
         self.b.bra_if(taken, false, done, false);
         let site = self.report.assertions.len() as u32;
-        self.b.st(Space::Global, Ty::B32, &place(NoteField::Site), site, plain);
+        self.b.st(Space::Global, Ty::B32, &field_address(NoteField::Site), site, plain);
         for (axis, special) in [Special::CtaIdX, Special::CtaIdY, Special::CtaIdZ].into_iter().enumerate() {
             let block = self.b.special(special);
-            self.b.st(Space::Global, Ty::B32, &place(NoteField::Block(axis)), block, plain);
+            self.b.st(Space::Global, Ty::B32, &field_address(NoteField::Block(axis)), block, plain);
         }
-        self.b.st(Space::Global, Ty::B32, &place(NoteField::Element), element, plain);
+        self.b.st(Space::Global, Ty::B32, &field_address(NoteField::Element), element, plain);
         for (index, &(value, dtype)) in values.iter().enumerate() {
             let value = match value.class {
                 RegClass::Pred => self.b.pred_to_int(value),
                 _ => value.into(),
             };
             let ty = if dtype == DType::I1 { Ty::B32 } else { note_ty(dtype) };
-            self.b.st(Space::Global, ty, &place(NoteField::Value(index)), value, plain);
+            self.b.st(Space::Global, ty, &field_address(NoteField::Value(index)), value, plain);
         }
-        self.complete(&place(NoteField::State));
+        self.complete(&field_address(NoteField::State));
     }
 }
 
