@@ -78,7 +78,7 @@
 
 use std::borrow::Cow;
 
-use super::cost::{CostInput, LaunchInfo, weights};
+use super::cost::{CostInput, LaunchInfo, machine};
 use super::plan::kernel_plan::Plan;
 use super::plan::planned_kernel::{PlannedKernel, Verification};
 use super::plan::{num_warps, plan_search};
@@ -135,7 +135,7 @@ fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) ->
     let relaxed = pass::relax_floats(module)?;
     let options = CompileOptions { plan_search: PlanSearch::Calibrated, ..*options };
     let cycles = |module: &Module| {
-        let cost = &mut |input: &CostInput<'_, '_>| input.cost(weights(target)).map(|cost| cost.cycles_per_block());
+        let cost = &mut |input: &CostInput<'_, '_>| input.cost(machine(target)).map(|cost| cost.cycles_per_cta());
         with_plan(module, target, &options, LaunchInfo::default(), cost).ok().flatten()
     };
     let (full, fast) = (cycles(module)?, cycles(&relaxed)?);
@@ -164,8 +164,8 @@ pub(crate) fn with_plan<T>(
         let body = plan.entry().body;
         let kernel = PlannedKernel::scheduled(&plan.module, plan.layouts, &plan.options, Verification::Off);
         if kernel.errors.is_empty() {
-            let (context, schedule, blocks) = (&kernel.info, &*kernel.schedule, kernel.ctas_per_sm());
-            return Ok(inspect(&CostInput { context, body, schedule, blocks, launched }));
+            let (context, schedule, ctas_per_sm) = (&kernel.info, &*kernel.schedule, kernel.ctas_per_sm());
+            return Ok(inspect(&CostInput { context, body, schedule, ctas_per_sm, launched }));
         }
         strategies.reject(kernel.errors);
     }

@@ -98,13 +98,13 @@ pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints,
 
 fn picture_by(name: &str, module: &Module, target: Target, options: &CompileOptions) -> Result<String> {
     let title = format!("{name}, {target}");
-    let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::weights(target), &title);
+    let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::machine(target), &title);
     ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
 }
 
 /// Returns the steps of a CTA by the cost model; none if the kernel has no plan.
 fn modelled(module: &Module, target: Target, options: &CompileOptions) -> Vec<MeasuredEvent> {
-    let look = &mut |subject: &ptx::CostInput<'_, '_>| ptx::modelled_events(subject, ptx::weights(target));
+    let look = &mut |subject: &ptx::CostInput<'_, '_>| ptx::modelled_events(subject, ptx::machine(target));
     ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), look).unwrap_or_default()
 }
 
@@ -132,12 +132,12 @@ pub struct CostedPlan {
 /// Returns the estimated time of a launch over a grid with these parameters and hints, and the
 /// schedule as text.
 fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchInfo<'_>) -> Result<(f64, String)> {
-    let weights = ptx::weights(target);
+    let machine = ptx::machine(target);
     let look = &mut |subject: &ptx::CostInput<'_, '_>| {
-        subject.cost(weights).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
+        subject.cost(machine).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
     };
     let (cost, text) = ptx::with_plan(module, target, &options(hints, true)?, launched, look)?.ok_or_else(stuck)?;
-    Ok((cost.launch.map_or(cost.cycles_per_block(), |cycles| cycles / weights.clock / 1e3), text))
+    Ok((cost.launch.map_or(cost.cycles_per_cta(), |cycles| cycles / machine.clock / 1e3), text))
 }
 
 /// Returns the plan that is selected for hints. With `all`, also each other plan that the hints

@@ -51,7 +51,7 @@ impl<'a> AsyncQueue<'a> {
     }
 
     /// Executes the next quantum; returns true if it completes an operation.
-    pub fn part(&mut self, resources: &mut Resources, warp_group: usize, weights: &MachineModel) -> bool {
+    pub fn part(&mut self, resources: &mut Resources, warp_group: usize, machine: &MachineModel) -> bool {
         let Some(running) = self.waiting.front_mut() else { return false };
         let earliest = running.time + running.each;
         let end =
@@ -62,7 +62,7 @@ impl<'a> AsyncQueue<'a> {
             return false;
         }
         self.last = running.time;
-        self.done.push(self.last + weights.mma_latency);
+        self.done.push(self.last + machine.mma_latency);
         self.waiting.pop_front();
         if let Some(next) = self.waiting.front_mut() {
             next.time = next.time.max(self.last + self.gap);

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::async_queue::{AsyncQueue, NUM_QUEUES};
 use super::events::EventPrograms;
 use super::resource_use::{NUM_RESOURCES, Resource};
-use super::resources::{BlockState, ResourceSpan, Resources};
+use super::resources::{CtaState, ResourceSpan, Resources};
 use super::warp_walk::{IterationTiming, Progress, SimState, TraceSpan, WarpGroupState};
 use crate::util::sort;
 
@@ -29,16 +29,16 @@ pub struct EventReplay {
 }
 
 impl EventReplay {
-    /// Simulates `blocks` resident CTAs. `seen`: spans are recorded. `None`: deadlock.
-    pub fn run(programs: &EventPrograms, blocks: usize, seen: bool) -> Option<EventReplay> {
+    /// Simulates `resident_ctas` CTAs. `seen`: spans are recorded. `None`: deadlock.
+    pub fn run(programs: &EventPrograms, resident_ctas: usize, seen: bool) -> Option<EventReplay> {
         let mut warp_groups = Vec::new();
-        for block in 0..blocks {
+        for cta in 0..resident_ctas {
             for (partition, plan) in programs.partitions.iter().enumerate() {
                 for pingpong_group in 0..plan.pingpong_groups as usize {
                     for group in 0..plan.groups as usize {
                         warp_groups.push(WarpGroupState::new(
                             warp_groups.len(),
-                            [block, partition, pingpong_group, group],
+                            [cta, partition, pingpong_group, group],
                             programs,
                         ));
                     }
@@ -48,7 +48,7 @@ impl EventReplay {
         let mut sim = SimState {
             programs,
             resources: Resources::new(seen),
-            blocks: (0..blocks).map(|_| BlockState::new(programs)).collect(),
+            ctas: (0..resident_ctas).map(|_| CtaState::new(programs)).collect(),
             queues: (0..NUM_QUEUES * warp_groups.len()).map(|_| AsyncQueue::default()).collect(),
             spans: seen.then(Vec::new),
             iteration_timings: Vec::new(),
@@ -66,15 +66,15 @@ impl EventReplay {
                 (None, None) => break,
             };
             let changed = if is_queue {
-                sim.queues[number].part(&mut sim.resources, number / NUM_QUEUES, programs.weights)
+                sim.queues[number].part(&mut sim.resources, number / NUM_QUEUES, programs.machine)
             } else {
                 let waits = matches!(warp_groups[number].step(&mut sim), Progress::Blocked);
                 warp_groups[number].blocked = waits;
                 !waits
             };
             if changed {
-                let block = warp_groups[if is_queue { number / NUM_QUEUES } else { number }].block;
-                warp_groups.iter_mut().filter(|other| other.block == block).for_each(|other| other.blocked = false);
+                let cta = warp_groups[if is_queue { number / NUM_QUEUES } else { number }].cta;
+                warp_groups.iter_mut().filter(|other| other.cta == cta).for_each(|other| other.blocked = false);
             }
         }
         if warp_groups.iter().any(|warp_group| !warp_group.done) {
@@ -125,7 +125,7 @@ pub fn extrapolated(programs: &EventPrograms, replay: &EventReplay) -> (Vec<Loop
         let of_math = |timings: &&IterationTiming| {
             let warp_group = &replay.warp_groups[timings.warp_group];
             timings.loop_index == loop_index
-                && warp_group.block == 0
+                && warp_group.cta == 0
                 && warp_group.group == 0
                 && !warp_group.loads(programs)
         };

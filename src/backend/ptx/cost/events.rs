@@ -127,7 +127,7 @@ pub struct CpAsyncTiming {
 
 /// Event programs of all partitions.
 pub struct EventPrograms {
-    pub weights: &'static MachineModel,
+    pub machine: &'static MachineModel,
     /// Lists of events, including the bodies of loops.
     pub lists: Vec<Vec<Event>>,
     pub loops: Vec<LoopTiming>,
@@ -170,13 +170,13 @@ impl EventPrograms {
     /// Returns the event programs of a schedule.
     pub fn new(
         context: &KernelInfo<'_>,
-        weights: &'static MachineModel,
+        machine: &'static MachineModel,
         body: BlockId,
         schedule: &Schedule,
         launched: LaunchInfo<'_>,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
-            weights,
+            machine,
             lists: Vec::new(),
             loops: Vec::new(),
             partitions: Vec::new(),
@@ -219,7 +219,7 @@ impl EventPrograms {
             // Each data partition has separate tiles.
             let data_partitions = if partition.role == WarpRole::Consumer { context.data_partitions } else { 1 };
             let op_costs =
-                OpCosts { context, weights, warps: f64::from(each), groups: f64::from(groups / data_partitions) };
+                OpCosts { context, machine, warps: f64::from(each), groups: f64::from(groups / data_partitions) };
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,
@@ -267,7 +267,7 @@ fn work(usage: ResourceUse) -> EventKind {
 /// the same time. A reduction ends such a group, because its result needs the whole tile.
 fn mixed(events: Vec<Event>) -> Vec<Event> {
     let mut out: Vec<Event> = Vec::with_capacity(events.len());
-    let mut most = 0.0;
+    let mut max_cycles = 0.0;
     let mut open = false;
     for mut event in events {
         let mixes = event.mixes();
@@ -278,8 +278,8 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
             *all += *usage;
             last.reads.append(&mut event.reads);
             last.parts.append(&mut event.parts);
-            if cycles > most {
-                most = cycles;
+            if cycles > max_cycles {
+                max_cycles = cycles;
                 last.label = event.label;
             }
             last.count += 1;
@@ -287,7 +287,7 @@ fn mixed(events: Vec<Event>) -> Vec<Event> {
             continue;
         }
         open = mixes && !event.folds;
-        most = match &event.what {
+        max_cycles = match &event.what {
             EventKind::Work(work) => work.usage.isolated_cycles(),
             _ => 0.0,
         };
@@ -416,7 +416,7 @@ impl EventBuilder<'_, '_> {
                 let tile = context.module.op(id).results[0];
                 let bytes =
                     crate::backend::ptx::plan::num_warps::extent(context.module, tile).1 as f64 / self.op_costs.groups;
-                let usage = ResourceUse::new(Resource::Shared, bytes / self.op_costs.weights.shared);
+                let usage = ResourceUse::new(Resource::Shared, bytes / self.op_costs.machine.shared);
                 self.push(events, step, self.label(id), work(usage));
             }
             Step::StripMine(strip) => self.strip_mine(step, strip, events),
@@ -504,9 +504,9 @@ impl EventBuilder<'_, '_> {
         let OpCost { usage, background, barriers, .. } = cost;
         let work = Work { usage, background, stores: true, barriers, ..Work::default() };
         self.push(events, step, self.label(id), EventKind::Work(work));
-        let weights = self.op_costs.weights;
-        let near = ResourceUse::new(Resource::L2, bytes / weights.l2);
-        let far = ResourceUse::new(Resource::Memory, bytes / weights.memory);
+        let machine = self.op_costs.machine;
+        let near = ResourceUse::new(Resource::L2, bytes / machine.l2);
+        let far = ResourceUse::new(Resource::Memory, bytes / machine.memory);
         events.push(Event::new(EventKind::TmaStore { near, far }, self.label(id)));
     }
 
@@ -601,7 +601,7 @@ impl EventBuilder<'_, '_> {
     fn for_loop(&mut self, step: &Step, plan: &For, events: &mut Vec<Event>) {
         if !plan.hoisted.is_empty() {
             // Bounds, and operands in another layout.
-            let usage = ResourceUse::time(self.op_costs.weights.dependent_issue);
+            let usage = ResourceUse::time(self.op_costs.machine.dependent_issue);
             self.push(events, step, "hoist".to_owned(), work(usage));
         } else {
             self.push(events, step, "for".to_owned(), work(ResourceUse::time(0.0)));
@@ -661,8 +661,8 @@ impl EventBuilder<'_, '_> {
         let trip_count = known.unwrap_or(DEFAULT_TRIP_COUNTS[usize::from(outer)]);
         let pingpong = self.schedule.warp_spec.as_ref().and_then(|roles| roles.pingpong.as_ref());
         let is_pingpong = pingpong.is_some_and(|pingpong| pingpong.loop_op == op);
-        let most = if is_pingpong { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
-        let simulated = (trip_count.ceil() as u32).min(most);
+        let limit = if is_pingpong { SIMULATED_PINGPONG_ITERATIONS } else { SIMULATED_ITERATIONS[usize::from(outer)] };
+        let simulated = (trip_count.ceil() as u32).min(limit);
         let source = self.source(op);
         let label = format!("for {source}");
         self.programs.loops.push(LoopTiming {

@@ -71,7 +71,7 @@ pub struct MachineModel {
     pub loop_overhead: f64,
     /// Cycles from the start of a CTA to its first instruction, plus those from its end to
     /// the next CTA.
-    pub block_launch: f64,
+    pub cta_launch: f64,
     /// Cycles of a launch.
     pub launch: f64,
 }
@@ -106,7 +106,7 @@ const SM_80: MachineModel = MachineModel {
     producer_stage_cluster: 40.0, // no pairs
     tma_box: 12.0,                // no boxes
     loop_overhead: 40.0,          // estimate
-    block_launch: 700.0,          // estimate
+    cta_launch: 700.0,            // estimate
     launch: 3000.0,               // estimate
 };
 
@@ -140,7 +140,7 @@ const SM_90A: MachineModel = MachineModel {
     producer_stage_cluster: 255.0, // fitted
     tma_box: 12.0,                 // estimate
     loop_overhead: 40.0,           // estimate
-    block_launch: 700.0,           // estimate
+    cta_launch: 700.0,             // estimate
     launch: 3000.0,                // estimate
 };
 

@@ -52,9 +52,9 @@ use crate::target::Target;
 #[derive(Clone, Debug)]
 pub struct Cost {
     /// Cycles of a CTA that shares its SM with the other resident ones.
-    pub block: f64,
+    pub cta_cycles: f64,
     /// Number of resident CTAs.
-    pub blocks: u32,
+    pub resident_ctas: u32,
     /// Loops of the consumers, inner ones first.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare it"))]
     pub loops: Vec<LoopCost>,
@@ -69,8 +69,8 @@ pub struct Cost {
 
 impl Cost {
     /// Returns the cycles of an SM per CTA, by which plans are compared.
-    pub fn cycles_per_block(&self) -> f64 {
-        self.block / f64::from(self.blocks.max(1))
+    pub fn cycles_per_cta(&self) -> f64 {
+        self.cta_cycles / f64::from(self.resident_ctas.max(1))
     }
 }
 
@@ -80,60 +80,60 @@ pub struct CostInput<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
     pub body: BlockId,
     pub schedule: &'a Schedule,
-    /// CTAs that fit on an SM.
-    pub blocks: u32,
+    /// Number of CTAs that fit on an SM.
+    pub ctas_per_sm: u32,
     pub launched: LaunchInfo<'a>,
 }
 
 /// Returns the machine model of a target.
-pub fn weights(target: Target) -> &'static MachineModel {
+pub fn machine(target: Target) -> &'static MachineModel {
     machine_model::nearest(target)
 }
 
 impl CostInput<'_, '_> {
     /// Returns the cost, or `None` if the schedule has a deadlock.
-    pub fn cost(&self, weights: &'static MachineModel) -> Option<Cost> {
-        let blocks = self.resident(weights);
-        let programs = self.programs(weights);
-        let replay = EventReplay::run(&programs, blocks as usize, false)?;
-        let (loops, block) = discrete_event::extrapolated(&programs, &replay);
-        let block = block + weights.block_launch;
+    pub fn cost(&self, machine: &'static MachineModel) -> Option<Cost> {
+        let resident_ctas = self.resident_ctas(machine);
+        let programs = self.programs(machine);
+        let replay = EventReplay::run(&programs, resident_ctas as usize, false)?;
+        let (loops, cta_cycles) = discrete_event::extrapolated(&programs, &replay);
+        let cta_cycles = cta_cycles + machine.cta_launch;
         let shares = discrete_event::shares(&replay);
         let fixed = [Resource::Tensor, Resource::Special, Resource::L2, Resource::Memory];
         let lower_bound_fraction =
             shares.iter().filter(|(resource, _)| fixed.contains(resource)).map(|share| share.1).fold(0.0, f64::max);
         let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let waves = all.map(|all| (all / (weights.num_sms * f64::from(blocks))).ceil().max(1.0));
-        let launch = waves.map(|waves| waves * block + weights.launch);
-        Some(Cost { block, blocks, loops, busy, lower_bound_fraction, launch })
+        let waves = all.map(|all| (all / (machine.num_sms * f64::from(resident_ctas))).ceil().max(1.0));
+        let launch = waves.map(|waves| waves * cta_cycles + machine.launch);
+        Some(Cost { cta_cycles, resident_ctas, loops, busy, lower_bound_fraction, launch })
     }
 
     /// Returns the timeline as SVG.
-    pub fn picture(&self, weights: &'static MachineModel, title: &str) -> Option<String> {
-        let blocks = self.resident(weights);
-        let programs = self.programs(weights);
-        let replay = EventReplay::run(&programs, blocks as usize, true)?;
+    pub fn picture(&self, machine: &'static MachineModel, title: &str) -> Option<String> {
+        let resident_ctas = self.resident_ctas(machine);
+        let programs = self.programs(machine);
+        let replay = EventReplay::run(&programs, resident_ctas as usize, true)?;
         Some(timeline_svg::draw(title, &simulated_timeline::panels(&programs, &replay)))
     }
 
     /// Returns the steps of the first resident CTA over time, in cycles.
-    pub fn step_spans(&self, weights: &'static MachineModel) -> Option<Vec<StepSpan>> {
-        let blocks = self.resident(weights);
-        let programs = self.programs(weights);
-        let replay = EventReplay::run(&programs, blocks as usize, true)?;
+    pub fn step_spans(&self, machine: &'static MachineModel) -> Option<Vec<StepSpan>> {
+        let resident_ctas = self.resident_ctas(machine);
+        let programs = self.programs(machine);
+        let replay = EventReplay::run(&programs, resident_ctas as usize, true)?;
         Some(step_spans::step_spans(self.context.module, &programs, &replay))
     }
 
     /// Returns the number of resident CTAs, which the grid limits.
-    fn resident(&self, weights: &MachineModel) -> u32 {
-        let blocks = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let there = blocks.map_or(u32::MAX, |blocks| (blocks / weights.num_sms).ceil().max(1.0) as u32);
-        self.blocks.clamp(1, there)
+    fn resident_ctas(&self, machine: &MachineModel) -> u32 {
+        let ctas = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
+        let limit = ctas.map_or(u32::MAX, |ctas| (ctas / machine.num_sms).ceil().max(1.0) as u32);
+        self.ctas_per_sm.clamp(1, limit)
     }
 
-    fn programs(&self, weights: &'static MachineModel) -> EventPrograms {
-        let mut programs = EventPrograms::new(self.context, weights, self.body, self.schedule, self.launched);
+    fn programs(&self, machine: &'static MachineModel) -> EventPrograms {
+        let mut programs = EventPrograms::new(self.context, machine, self.body, self.schedule, self.launched);
         self.assume_tiles(&mut programs);
         programs
     }
@@ -142,7 +142,7 @@ impl CostInput<'_, '_> {
     fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
         let Some(grid) = self.launched.grid else { return };
-        let blocks = grid.iter().map(|&n| f64::from(n)).product::<f64>();
+        let ctas = grid.iter().map(|&n| f64::from(n)).product::<f64>();
         let Some(partition) = self.schedule.partitions.iter().find(|partition| partition.role != WarpRole::Producer)
         else {
             return;
@@ -159,7 +159,7 @@ impl CostInput<'_, '_> {
             let tiles = tiles.map(|tiles| tiles / f64::from(self.context.data_partitions));
             for timing in programs.loops.iter_mut().filter(|timing| timing.op == plan.op && !timing.known) {
                 if let Some(tiles) = tiles {
-                    timing.trip_count = (tiles / blocks).ceil().max(1.0);
+                    timing.trip_count = (tiles / ctas).ceil().max(1.0);
                     timing.simulated = timing.simulated.min(timing.trip_count.ceil() as u32);
                     timing.known = true;
                 }

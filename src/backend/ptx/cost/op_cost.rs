@@ -83,7 +83,7 @@ pub struct MmaCost {
 /// Costs of the ops of a kernel for one partition.
 pub struct OpCosts<'a, 'm> {
     pub context: &'a KernelInfo<'m>,
-    pub weights: &'static MachineModel,
+    pub machine: &'static MachineModel,
     /// Warps of a group.
     pub warps: f64,
     /// Number of groups that share a tile.
@@ -93,11 +93,11 @@ pub struct OpCosts<'a, 'm> {
 impl OpCosts<'_, '_> {
     /// Returns the resource use of instructions for `slots` registers of each thread.
     fn instructions(&self, slots: f64, mix: InstructionMix) -> ResourceUse {
-        let contention = 1.0 + self.weights.warpgroup_contention * self.groups.log2();
+        let contention = 1.0 + self.machine.warpgroup_contention * self.groups.log2();
         let lanes = slots * self.warps * f64::from(WARP_SIZE) * contention;
-        ResourceUse::new(Resource::Issue, lanes * mix.all / self.weights.issue)
-            .and(Resource::Alu, lanes * mix.alu / self.weights.alu)
-            .and(Resource::Special, lanes * mix.special / self.weights.special)
+        ResourceUse::new(Resource::Issue, lanes * mix.all / self.machine.issue)
+            .and(Resource::Alu, lanes * mix.alu / self.machine.alu)
+            .and(Resource::Special, lanes * mix.special / self.machine.special)
     }
 
     fn slots(&self, value: Value) -> f64 {
@@ -133,12 +133,12 @@ impl OpCosts<'_, '_> {
                 let slots = self.slots(first);
                 let bytes = slots * self.warps * f64::from(WARP_SIZE) * 4.0 * 4.0;
                 let lookups =
-                    self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Resource::Shared, bytes / self.weights.shared);
+                    self.instructions(slots, mix(6.0, 3.0, 0.0)).and(Resource::Shared, bytes / self.machine.shared);
                 OpCost { barriers: 2, ..usage(lookups) }
             }
             CostRule::Exchange(tile) => self.exchange(tile, first),
             CostRule::Move => usage(self.instructions(self.slots(first), mix(1.0, 0.5, 0.0))),
-            CostRule::Dependent => usage(ResourceUse::time(self.weights.dependent_issue)),
+            CostRule::Dependent => usage(ResourceUse::time(self.machine.dependent_issue)),
             CostRule::Nothing => OpCost::default(),
         }
     }
@@ -148,10 +148,10 @@ impl OpCosts<'_, '_> {
         let result = op.results[0];
         let slots = self.slots(result);
         let mut usage = self.instructions(slots, mix);
-        usage.latency += self.weights.dependent_issue;
+        usage.latency += self.machine.dependent_issue;
         if slots <= 1.0 && self.context.inference.num_elements(result) == 1 {
             // Uniform scalars: the latency of the instructions counts, for example of divisions.
-            usage.latency += mix.all * self.weights.dependent_issue;
+            usage.latency += mix.all * self.machine.dependent_issue;
         }
         let mut cost = OpCost { usage, ..OpCost::default() };
         if let Some(required) = self.context.inference.layout(result) {
@@ -245,7 +245,7 @@ impl OpCosts<'_, '_> {
         let accesses = times * bytes / VECTOR_BYTES / f64::from(WARP_SIZE);
         let usage = self
             .instructions(accesses / self.warps, mix(ACCESS, 1.0, 0.0))
-            .and(Resource::Shared, times * bytes / self.weights.shared);
+            .and(Resource::Shared, times * bytes / self.machine.shared);
         OpCost { usage, barriers: times as u32, ..OpCost::default() }
     }
 
@@ -255,18 +255,18 @@ impl OpCosts<'_, '_> {
         let bytes = |value| extent(self.context.module, value).1 as f64;
         let mut cost = self.through_shared(bytes(tile), 1.0);
         cost.usage += self.through_shared(bytes(gathered), 1.0).usage;
-        let loads = self.weights.cluster_latency + bytes(gathered) / self.weights.cluster;
-        cost.usage.latency += 2.0 * self.weights.cluster_barrier + loads;
+        let loads = self.machine.cluster_latency + bytes(gathered) / self.machine.cluster;
+        cost.usage.latency += 2.0 * self.machine.cluster_barrier + loads;
         cost
     }
 
     fn access(&self, id: OpId, tile: Value, writes: bool) -> OpCost {
         let (module, inference) = (self.context.module, &self.context.inference);
         let (count, bytes) = extent(module, tile);
-        let (weights, op) = (self.weights, module.op(id));
+        let (machine, op) = (self.machine, module.op(id));
         if count <= 1 {
             let usage = ResourceUse::new(Resource::Issue, ACCESS * self.warps / 4.0);
-            let background = ResourceUse::new(Resource::L2, SECTOR_BYTES / weights.l2);
+            let background = ResourceUse::new(Resource::L2, SECTOR_BYTES / machine.l2);
             return OpCost { usage, background, arrives: !writes, ..OpCost::default() };
         }
         let bytes = bytes as f64 / self.groups;
@@ -282,7 +282,7 @@ impl OpCosts<'_, '_> {
         };
         let accesses = bytes / wide.max(1.0) / f64::from(WARP_SIZE) / self.warps;
         let usage = self.instructions(accesses, mix(ACCESS, 1.0, 0.0));
-        let far = ResourceUse::new(Resource::L2, moved / weights.l2).and(Resource::Memory, moved / weights.memory);
+        let far = ResourceUse::new(Resource::L2, moved / machine.l2).and(Resource::Memory, moved / machine.memory);
         let mut cost = OpCost { usage, background: far, arrives: !writes, ..OpCost::default() };
         if let Some(required) = inference.op_layouts.get(&id).filter(|_| writes) {
             let moved = self.moved(tile, required);
@@ -335,12 +335,12 @@ impl OpCosts<'_, '_> {
         let mut usage = self.instructions((slots - left).max(0.0), fold);
         let shuffle = mix(fold.all + each, fold.alu + each, fold.special);
         usage += self.instructions(left * f64::from(lanes), shuffle);
-        usage.latency += f64::from(lanes) * self.weights.shuffle;
+        usage.latency += f64::from(lanes) * self.machine.shuffle;
         let mut cost = OpCost { usage, ..OpCost::default() };
         if warps > 0 {
             let bytes = left * each * 4.0 * self.warps * f64::from(WARP_SIZE);
-            cost.usage = cost.usage.and(Resource::Shared, 2.0 * bytes / self.weights.shared);
-            cost.usage.latency += 2.0 * self.weights.shuffle;
+            cost.usage = cost.usage.and(Resource::Shared, 2.0 * bytes / self.machine.shared);
+            cost.usage.latency += 2.0 * self.machine.shuffle;
             cost.barriers = 2;
         }
         cost
@@ -364,10 +364,10 @@ impl OpCosts<'_, '_> {
         let mut cost = MmaCost { before, ..MmaCost::default() };
         let mine = products / self.groups;
         if dtype == crate::dtype::DType::F32 {
-            cost.mma_usage = ResourceUse::new(Resource::Issue, mine / self.weights.issue);
+            cost.mma_usage = ResourceUse::new(Resource::Issue, mine / self.machine.issue);
             return cost;
         }
-        let tensor = mine / (self.weights.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
+        let tensor = mine / (self.machine.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
         cost.mma_usage = ResourceUse::new(Resource::Tensor, tensor);
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
         if plan.is_asynchronous() {
@@ -376,14 +376,14 @@ impl OpCosts<'_, '_> {
             // the right one for each of their rows.
             let instructions = results / self.groups / (ROWS * effort.columns as f64) * depth;
             let read = instructions * STEP_BYTES * (effort.columns as f64 + if effort.words > 0 { 0.0 } else { ROWS });
-            cost.mma_usage = cost.mma_usage.and(Resource::Shared, read / self.weights.shared);
+            cost.mma_usage = cost.mma_usage.and(Resource::Shared, read / self.machine.shared);
             cost.before.usage += self.instructions(instructions * ISSUED, mix(1.0, 0.0, 0.0));
             // Instructions of tensor cores also access registers.
-            cost.mma_usage = cost.mma_usage.and(Resource::Issue, tensor * self.weights.registers);
+            cost.mma_usage = cost.mma_usage.and(Resource::Issue, tensor * self.machine.registers);
             if effort.words > 0 {
                 // Each step of k waits for its part of the left operand, which is loaded, rounded
                 // and packed while the previous step is executed.
-                cost.min_cycles = depth * self.weights.gather;
+                cost.min_cycles = depth * self.machine.gather;
                 cost.mma_usage += self.instructions(effort.words as f64, mix(3.0, 1.0, 0.0));
             }
             cost.after = self.instructions(effort.additions as f64, mix(1.0, 0.0, 0.0));
@@ -396,7 +396,7 @@ impl OpCosts<'_, '_> {
             cost.mma_usage = cost
                 .mma_usage
                 .and(Resource::Issue, instructions / 4.0 * 1.5)
-                .and(Resource::Shared, read / self.weights.shared);
+                .and(Resource::Shared, read / self.machine.shared);
         }
         cost
     }
@@ -417,7 +417,7 @@ impl OpCosts<'_, '_> {
     pub fn copies(&self, bytes: f64) -> ResourceUse {
         let accesses = bytes / self.groups / VECTOR_BYTES / f64::from(WARP_SIZE) / self.warps;
         self.instructions(accesses, mix(ACCESS, 1.0, 0.0))
-            .and(Resource::Shared, bytes / self.groups / self.weights.shared)
+            .and(Resource::Shared, bytes / self.groups / self.machine.shared)
     }
 }
 

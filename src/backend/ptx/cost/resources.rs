@@ -84,7 +84,7 @@ pub struct OrderRelease {
 }
 
 /// Barriers and pipelines of one CTA.
-pub struct BlockState {
+pub struct CtaState {
     pipelines: Vec<StageTimes>,
     /// Waits at named order barriers, by section in program order.
     begins: Vec<Arrivals>,
@@ -108,11 +108,11 @@ fn complete(list: &[Arrivals], index: usize, required: u32) -> Option<f64> {
     list.get(index).filter(|arrivals| arrivals.count >= required).map(|arrivals| arrivals.last)
 }
 
-impl BlockState {
-    pub fn new(programs: &EventPrograms) -> BlockState {
+impl CtaState {
+    pub fn new(programs: &EventPrograms) -> CtaState {
         let pipeline = |cost: &PipelineCost| StageTimes { cost: *cost, full: Vec::new(), released: Vec::new() };
         let consumers = programs.partitions.first().map_or(1, |partition| partition.groups);
-        BlockState {
+        CtaState {
             pipelines: programs.pipelines.iter().map(pipeline).collect(),
             begins: Vec::new(),
             ends: Default::default(),

@@ -41,7 +41,7 @@ fn windows(programs: &EventPrograms, replay: &EventReplay) -> Vec<TimeWindow> {
     let mut windows = Vec::new();
     let of_first = |timings: &&IterationTiming| {
         let warp_group = &replay.warp_groups[timings.warp_group];
-        warp_group.block == 0 && warp_group.group == 0 && !warp_group.loads(programs)
+        warp_group.cta == 0 && warp_group.group == 0 && !warp_group.loads(programs)
     };
     let inner = programs.loops.iter().position(|timing| timing.has_mma && !timing.outer);
     let iteration_timings = || replay.iteration_timings.iter().filter(of_first);
@@ -153,8 +153,8 @@ pub fn group_name(programs: &EventPrograms, replay: &EventReplay, number: usize)
         let _ = write!(name, ", warps {}", warp_group.group as u32 * plan.warps);
         let _ = write!(name, "..{}", (warp_group.group as u32 + 1) * plan.warps);
     }
-    if replay.warp_groups.iter().any(|other| other.block > 0) {
-        name = format!("block {}, {name}", warp_group.block);
+    if replay.warp_groups.iter().any(|other| other.cta > 0) {
+        name = format!("block {}, {name}", warp_group.cta);
     }
     name
 }

@@ -33,7 +33,7 @@ struct Run<'a> {
 /// proportion to their cycles without contention.
 pub fn step_spans(module: &Module, programs: &EventPrograms, replay: &EventReplay) -> Vec<StepSpan> {
     let mut steps: Vec<StepSpan> = Vec::new();
-    for group in replay.warp_groups.iter().filter(|group| group.block == 0) {
+    for group in replay.warp_groups.iter().filter(|group| group.cta == 0) {
         let plan = &programs.partitions[group.partition];
         let index = group.pingpong_group as u32 * plan.groups + group.group as u32;
         let warp = plan.first_warp + index * plan.warps;

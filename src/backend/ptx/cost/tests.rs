@@ -7,7 +7,7 @@ use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, Pa
 use super::resource_use::{Resource, ResourceUse};
 use super::timeline_svg::BarKind;
 use super::trip_count::trip_counts;
-use super::{Cost, LaunchInfo, MachineModel, weights};
+use super::{Cost, LaunchInfo, MachineModel, machine};
 use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tests::clusters::{PINGPONG_OPTIONS, persistent_tiles};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
@@ -48,21 +48,21 @@ fn free() -> MachineModel {
         producer_stage_cluster: 0.0,
         tma_box: 0.0,
         loop_overhead: 0.0,
-        block_launch: 0.0,
+        cta_launch: 0.0,
         launch: 0.0,
     }
 }
 
-fn table(weights: MachineModel) -> &'static MachineModel {
-    Box::leak(Box::new(weights))
+fn table(machine: MachineModel) -> &'static MachineModel {
+    Box::leak(Box::new(machine))
 }
 
 fn usual() -> CompileOptions {
     CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() }
 }
 
-fn cost(module: &Module, target: Target, options: &CompileOptions, weights: &'static MachineModel) -> Cost {
-    let look = &mut |input: &super::CostInput<'_, '_>| input.cost(weights);
+fn cost(module: &Module, target: Target, options: &CompileOptions, machine: &'static MachineModel) -> Cost {
+    let look = &mut |input: &super::CostInput<'_, '_>| input.cost(machine);
     with_plan(module, target, options, LaunchInfo::default(), look).unwrap().expect("an end")
 }
 
@@ -77,8 +77,8 @@ fn exchanges_cost_barriers_of_the_cluster_and_loads_from_it() {
     let first = k.reduce(Opcode::AddF, all, 0, 0);
     k.store(first, view, &[i]);
     let module = k.finish();
-    let of = |weights| cost(&module, Target::SM_90A, &usual(), table(weights)).block;
-    let more = |weights, cycles: f64| assert!((of(weights) - of(free()) - cycles).abs() < 1.0);
+    let of = |machine| cost(&module, Target::SM_90A, &usual(), table(machine)).cta_cycles;
+    let more = |machine, cycles: f64| assert!((of(machine) - of(free()) - cycles).abs() < 1.0);
     more(MachineModel { cluster_barrier: 100.0, cluster_latency: 50.0, ..free() }, 250.0);
     // The tiles of four CTAs, 4 KiB each.
     more(MachineModel { cluster: 16.0, ..free() }, 1024.0);
@@ -90,12 +90,12 @@ fn product() -> Module {
 
 /// Returns the event programs of these partitions, without a kernel.
 fn programs(
-    weights: MachineModel,
+    machine: MachineModel,
     partitions: Vec<PartitionEvents>,
     lists: Vec<Vec<Event>>,
     loops: Vec<LoopTiming>,
 ) -> EventPrograms {
-    EventPrograms { weights: table(weights), lists, loops, partitions, pipelines: Vec::new(), channels: Vec::new() }
+    EventPrograms { machine: table(machine), lists, loops, partitions, pipelines: Vec::new(), channels: Vec::new() }
 }
 
 fn work(usage: ResourceUse) -> Event {
@@ -151,10 +151,10 @@ fn pipeline(stages: usize) -> f64 {
     ];
     let producer = vec![event(EventKind::Loop(1))];
     let filled = vec![event(EventKind::Produce(0))];
-    let weights = MachineModel { l2: 1.0, copy_latency: 700.0, ..free() };
+    let machine = MachineModel { l2: 1.0, copy_latency: 700.0, ..free() };
     let partitions = vec![partition(super::WarpRole::Consumer, 0, 1), partition(super::WarpRole::Producer, 2, 1)];
     let lists = vec![consumer, taken, producer, filled];
-    let mut all = programs(weights, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
+    let mut all = programs(machine, partitions, lists, vec![timing(1, 64), timing(3, 64)]);
     all.pipelines = vec![PipelineCost { stages, clustered: false }];
     all.channels = vec![ChannelCost { pipeline: 0, fetched: 100.0, boxes: 1.0 }];
     let replay = EventReplay::run(&all, 1, false).unwrap();
@@ -227,9 +227,9 @@ fn groups_wait_for_the_previous_section() {
             event(EventKind::OrderArrive(OrderPoint::Exp(Value(0)))),
         ]
     };
-    let of = |ordered_groups, groups, weights| {
+    let of = |ordered_groups, groups, machine| {
         let partitions = vec![PartitionEvents { ordered_groups, ..partition(super::WarpRole::Consumer, 0, groups) }];
-        let all = programs(weights, partitions, vec![turn(100.0)], Vec::new());
+        let all = programs(machine, partitions, vec![turn(100.0)], Vec::new());
         EventReplay::run(&all, 1, false).unwrap().end
     };
     // Three groups, one after another; two data partitions of two groups each are executed at the
@@ -253,7 +253,7 @@ fn groups_wait_for_the_previous_section() {
 fn order_steps_of_a_schedule_are_events() {
     for (name, module, options) in crate::backend::ptx::tests::sync::mma_order::kernels() {
         let look = &mut |input: &super::CostInput<'_, '_>| {
-            let programs = input.programs(weights(Target::SM_90A));
+            let programs = input.programs(machine(Target::SM_90A));
             let count =
                 |is: fn(&EventKind) -> bool| programs.lists.iter().flatten().filter(|event| is(&event.what)).count();
             let begins = count(|what| matches!(what, EventKind::OrderWait(_)));
@@ -294,8 +294,8 @@ fn more_stages_and_tma_are_faster() {
         let tile = if target == Target::SM_80 { [128, 128, 32] } else { [128, 256, 64] };
         let module = matmul(DType::F16, DType::F32, tile);
         let with =
-            |stages| cost(&module, target, &CompileOptions { num_stages: Some(stages), ..usual() }, weights(target));
-        let [one, two, four] = [1, 2, 4].map(|stages| with(stages).block);
+            |stages| cost(&module, target, &CompileOptions { num_stages: Some(stages), ..usual() }, machine(target));
+        let [one, two, four] = [1, 2, 4].map(|stages| with(stages).cta_cycles);
         assert!(one > two && two > four, "{target}: {one}, {two}, {four} cycles with 1, 2, 4 stages");
     }
 }
@@ -303,9 +303,9 @@ fn more_stages_and_tma_are_faster() {
 #[test]
 fn pingpong_hides_stores() {
     // Memory that is fast enough not to be the bottleneck.
-    let weights = table(MachineModel { memory: 1e3, l2: 1e3, ..*weights(Target::SM_90A) });
+    let machine = table(MachineModel { memory: 1e3, l2: 1e3, ..*machine(Target::SM_90A) });
     let with =
-        |pingpong| cost(&persistent_tiles(), Target::SM_90A, &CompileOptions { pingpong, ..PINGPONG_OPTIONS }, weights);
+        |pingpong| cost(&persistent_tiles(), Target::SM_90A, &CompileOptions { pingpong, ..PINGPONG_OPTIONS }, machine);
     let (pingpong_groups, alone) = (with(true), with(false));
     let outer = |cost: &Cost| cost.loops.iter().find(|timing| timing.outer).map(|timing| timing.cycles).unwrap();
     let inner = |cost: &Cost| {
@@ -392,7 +392,7 @@ fn timelines_show_all_partitions_units_and_lines() {
             let look = &mut |input: &super::CostInput<'_, '_>| {
                 let wanted: Vec<String> =
                     input.schedule.partitions.iter().map(|partition| partition.role.to_string()).collect();
-                (input.picture(weights(target), "a < b & \"c\""), wanted)
+                (input.picture(machine(target), "a < b & \"c\""), wanted)
             };
             let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
             let Ok((picture, wanted)) = with_plan(&module, target, &options, LaunchInfo::default(), look) else {
@@ -417,9 +417,9 @@ fn a_schedule_is_costed_in_milliseconds() {
     let mut worst = 0.0f64;
     each_schedule_of(kernels(), |name, context, body, schedule| {
         let launched = LaunchInfo::default();
-        let input = super::CostInput { context, body, schedule, blocks: 1, launched };
+        let input = super::CostInput { context, body, schedule, ctas_per_sm: 1, launched };
         let start = std::time::Instant::now();
-        assert!(input.cost(weights(context.inference.target)).is_some(), "{name}");
+        assert!(input.cost(machine(context.inference.target)).is_some(), "{name}");
         worst = worst.max(start.elapsed().as_secs_f64());
     });
     println!("{:.1} ms at most", 1e3 * worst);

@@ -41,14 +41,14 @@ pub fn trip_counts(
     let mut trip_count: FxHashMap<OpId, f64> = FxHashMap::default();
     let sample = launched.sample();
     let count = sample.len() as f64;
-    for block in sample {
-        let mut known = TripCountAnalysis::new(module, body, launched, block);
+    for cta in sample {
+        let mut known = TripCountAnalysis::new(module, body, launched, cta);
         for id in loops.clone() {
-            let Some([fewest, most]) = known.trips(module.op(id)) else { continue };
+            let Some([min, max]) = known.trips(module.op(id)) else { continue };
             let all = trip_count.entry(id).or_insert(0.0);
             *all = match regions.enclosing_loop(id) {
-                None => all.max(most),
-                Some(_) => *all + (fewest + most) / 2.0 / count,
+                None => all.max(max),
+                Some(_) => *all + (min + max) / 2.0 / count,
             };
         }
     }
@@ -73,8 +73,8 @@ struct TripCountAnalysis<'a> {
     module: &'a Module,
     launched: LaunchInfo<'a>,
     body: BlockId,
-    /// The CTA.
-    block: Option<[u32; 3]>,
+    /// Index of the CTA in the grid, if it is known.
+    cta: Option<[u32; 3]>,
     values: FxHashMap<Value, Option<IntRange>>,
 }
 
@@ -83,9 +83,9 @@ impl<'a> TripCountAnalysis<'a> {
         module: &'a Module,
         body: BlockId,
         launched: LaunchInfo<'a>,
-        block: Option<[u32; 3]>,
+        cta: Option<[u32; 3]>,
     ) -> TripCountAnalysis<'a> {
-        TripCountAnalysis { module, launched, body, block, values: Default::default() }
+        TripCountAnalysis { module, launched, body, cta, values: Default::default() }
     }
 
     fn trips(&mut self, op: &Op) -> Option<[f64; 2]> {
@@ -142,8 +142,8 @@ impl<'a> TripCountAnalysis<'a> {
                 return Some((number, number));
             }
             GetTileBlockId => {
-                let block = self.block.map(|block| i128::from(block[position.min(2)]));
-                return block.map(|block| (block, block));
+                let index = self.cta.map(|cta| i128::from(cta[position.min(2)]));
+                return index.map(|index| (index, index));
             }
             GetNumTileBlocks => return grid.map(|count| (count, count)),
             GetTensorShape => return self.extents(op.operands[0])?.get(position).copied(),
@@ -159,8 +159,8 @@ impl<'a> TripCountAnalysis<'a> {
         let b = self.range(op.operands[1]);
         let a = self.range(op.operands[0]);
         if op.code == RemI {
-            let most = b?.1.max(1) - 1;
-            return Some(a.filter(|a| a.0 >= 0 && a.1 <= most).unwrap_or((0, most)));
+            let max = b?.1.max(1) - 1;
+            return Some(a.filter(|a| a.0 >= 0 && a.1 <= max).unwrap_or((0, max)));
         }
         if op.code == MinI {
             // The minimum of unknown numbers is 0.
@@ -194,9 +194,9 @@ impl<'a> TripCountAnalysis<'a> {
             _ => return Some(extents),
         };
         let along = |(&tile, &dim): (&i32, &i32)| {
-            let (least, most) = *extents.get(dim as usize)?;
+            let (min, max) = *extents.get(dim as usize)?;
             let tile = i128::from(tile);
-            Some(((least + tile - 1) / tile, (most + tile - 1) / tile))
+            Some(((min + tile - 1) / tile, (max + tile - 1) / tile))
         };
         tile.iter().zip(dim_map).map(along).collect()
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::async_queue::{AsyncQueue, L2_QUEUE, MEMORY_QUEUE, MMA_QUEUE, NUM_QUEUES};
 use super::events::{Event, EventKind, EventPrograms, LoopTiming, Work};
 use super::resource_use::{QUANTUM_CYCLES, Resource, ResourceUse};
-use super::resources::{BlockState, OrderRelease, Resources};
+use super::resources::{CtaState, OrderRelease, Resources};
 use crate::backend::ptx::schedule::{OrderBarrierKind, OrderPoint, WarpRole};
 use crate::ir::Value;
 
@@ -67,7 +67,8 @@ pub enum Progress {
 #[derive(Default)]
 pub struct WarpGroupState {
     pub number: usize,
-    pub block: usize,
+    /// Index among the resident CTAs.
+    pub cta: usize,
     pub partition: usize,
     pub pingpong_group: usize,
     pub group: usize,
@@ -109,7 +110,7 @@ pub struct WarpGroupState {
 pub struct SimState<'a> {
     pub programs: &'a EventPrograms,
     pub resources: Resources,
-    pub blocks: Vec<BlockState>,
+    pub ctas: Vec<CtaState>,
     /// [`NUM_QUEUES`] queues of each warp group: MMAs, transfers to the L2 cache, transfers to
     /// memory.
     pub queues: Vec<AsyncQueue<'a>>,
@@ -128,12 +129,12 @@ impl<'a> SimState<'a> {
 impl WarpGroupState {
     pub fn new(
         number: usize,
-        [block, partition, pingpong_group, group]: [usize; 4],
+        [cta, partition, pingpong_group, group]: [usize; 4],
         programs: &EventPrograms,
     ) -> WarpGroupState {
         WarpGroupState {
             number,
-            block,
+            cta,
             partition,
             pingpong_group,
             group,
@@ -207,7 +208,7 @@ impl WarpGroupState {
     /// Executes a quantum of an event; returns true if the event is complete. `None`: blocked.
     fn execute<'a>(&mut self, sim: &mut SimState<'a>, event: &'a Event, position: (usize, usize)) -> Option<bool> {
         let programs = sim.programs;
-        let weights = programs.weights;
+        let machine = programs.machine;
         match &event.what {
             EventKind::Work(Work { usage, background, stores, barriers, arrives, waits }) => {
                 if self.background.is_none() && *stores {
@@ -236,11 +237,11 @@ impl WarpGroupState {
             }
             &EventKind::ConsumerWait(channel) => {
                 let pipeline = programs.channels[channel as usize].pipeline;
-                let full = sim.blocks[self.block].full_at(pipeline, self.acquired[channel as usize])?;
+                let full = sim.ctas[self.cta].full_at(pipeline, self.acquired[channel as usize])?;
                 if full > self.time {
-                    self.wait_until(sim, full + weights.wait_wakeup, position);
+                    self.wait_until(sim, full + machine.wait_wakeup, position);
                 } else {
-                    self.time += weights.dependent_issue;
+                    self.time += machine.dependent_issue;
                 }
             }
             &EventKind::MmaWait { pending } => {
@@ -257,10 +258,10 @@ impl WarpGroupState {
                 let (section, _) = self.section(sim, point);
                 let last = self.issued_mmas.checked_sub(1).filter(|_| matches!(point, OrderPoint::Mma(_)));
                 let end = OrderRelease { at: self.time, product: last.map(|last| (self.number, last)) };
-                sim.blocks[self.block].end_section(point, section, end);
+                sim.ctas[self.cta].end_section(point, section, end);
                 self.sections[point.barrier_set()] += 1;
                 if point.barrier() == OrderBarrierKind::Named {
-                    self.time += weights.dependent_issue;
+                    self.time += machine.dependent_issue;
                 }
             }
             EventKind::TmaStore { near, far } => self.tma_store(sim, [near, far], position)?,
@@ -271,22 +272,22 @@ impl WarpGroupState {
 
     /// Acquires a free stage and begins its copies. `None`: no stage is free.
     fn produce(&mut self, sim: &mut SimState<'_>, channel: u32, position: (usize, usize)) -> Option<bool> {
-        let (programs, weights) = (sim.programs, sim.programs.weights);
+        let (programs, machine) = (sim.programs, sim.programs.machine);
         let channel = &programs.channels[channel as usize];
-        let free = sim.blocks[self.block].free_at(channel.pipeline)?;
+        let free = sim.ctas[self.cta].free_at(channel.pipeline)?;
         if free > self.time {
             self.wait_until(sim, free, position);
             return Some(false);
         }
         let start = self.time;
         let clustered = programs.pipelines[channel.pipeline].clustered;
-        self.time += if clustered { weights.producer_stage_cluster } else { weights.producer_stage }
-            + channel.boxes * weights.tma_box;
+        self.time += if clustered { machine.producer_stage_cluster } else { machine.producer_stage }
+            + channel.boxes * machine.tma_box;
         let requester = (self.number, position);
-        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / weights.l2, requester);
-        let far = channel.fetched * weights.misses / weights.memory;
+        let (_, near) = sim.resources.serve(Resource::L2, start, channel.fetched / machine.l2, requester);
+        let far = channel.fetched * machine.misses / machine.memory;
         let (_, far) = sim.resources.serve(Resource::Memory, start, far, requester);
-        sim.blocks[self.block].fill(channel.pipeline, near.max(far) + weights.copy_latency);
+        sim.ctas[self.cta].fill(channel.pipeline, near.max(far) + machine.copy_latency);
         self.note(sim, position, start, false);
         Some(true)
     }
@@ -327,22 +328,22 @@ impl WarpGroupState {
     /// of the group.
     fn order_wait(&mut self, sim: &mut SimState<'_>, point: OrderPoint, position: (usize, usize)) -> Option<bool> {
         let (section, warp_groups) = self.section(sim, point);
-        let weights = sim.programs.weights;
+        let machine = sim.programs.machine;
         let (mut enter, wakeup) = match point.barrier() {
-            OrderBarrierKind::Mbarrier => (f64::NEG_INFINITY, weights.wait_wakeup),
+            OrderBarrierKind::Mbarrier => (f64::NEG_INFINITY, machine.wait_wakeup),
             OrderBarrierKind::Named if !self.arrived => {
-                sim.blocks[self.block].begin_section(section, self.time);
+                sim.ctas[self.cta].begin_section(section, self.time);
                 self.arrived = true;
                 return Some(false);
             }
-            OrderBarrierKind::Named => (sim.blocks[self.block].begun(section, warp_groups)?, weights.barrier),
+            OrderBarrierKind::Named => (sim.ctas[self.cta].begun(section, warp_groups)?, machine.barrier),
         };
         if let Some(before) = section.checked_sub(1) {
-            for end in sim.blocks[self.block].ended(point, before, warp_groups)? {
+            for end in sim.ctas[self.cta].ended(point, before, warp_groups)? {
                 let end = match end.product {
                     Some((warp_group, number)) => {
                         let done = *sim.queues[NUM_QUEUES * warp_group + MMA_QUEUE].done.get(number)?;
-                        done - weights.mma_latency
+                        done - machine.mma_latency
                     }
                     None => end.at,
                 };
@@ -376,19 +377,19 @@ impl WarpGroupState {
             let plan = &sim.programs.partitions[self.partition];
             let group = (self.partition, self.pingpong_group);
             if !self.arrived {
-                sim.blocks[self.block].arrive_at_barrier(group, self.passed_barriers, self.time);
+                sim.ctas[self.cta].arrive_at_barrier(group, self.passed_barriers, self.time);
                 self.arrived = true;
                 return Some(false);
             }
-            let all = sim.blocks[self.block].barrier_completion(group, self.passed_barriers, plan.groups)?;
-            self.wait_until(sim, all + sim.programs.weights.barrier, position);
+            let all = sim.ctas[self.cta].barrier_completion(group, self.passed_barriers, plan.groups)?;
+            self.wait_until(sim, all + sim.programs.machine.barrier, position);
             self.arrived = false;
             self.passed_barriers += 1;
             self.barriers -= 1;
             return Some(false);
         }
         self.quanta = 0.0;
-        let arrival = self.background.unwrap_or(0.0).max(self.time) + sim.programs.weights.load_latency;
+        let arrival = self.background.unwrap_or(0.0).max(self.time) + sim.programs.machine.load_latency;
         if waits {
             self.wait_until(sim, arrival, position);
         }
@@ -402,13 +403,13 @@ impl WarpGroupState {
         (mma_usage, min_cycles, releases): (&'a ResourceUse, f64, &[u32]),
         position: (usize, usize),
     ) {
-        let weights = sim.programs.weights;
+        let machine = sim.programs.machine;
         // A fence, and its instructions one by one.
         let start = self.time;
-        self.time += weights.dependent_issue;
+        self.time += machine.dependent_issue;
         self.note(sim, position, start, false);
         let is_single_group = sim.programs.partitions[self.partition].pingpong_groups == 1;
-        let gap = if is_single_group { weights.mma_group_gap } else { 0.0 };
+        let gap = if is_single_group { machine.mma_group_gap } else { 0.0 };
         sim.queue(self.number, MMA_QUEUE).issue((mma_usage, min_cycles), self.time, position, gap);
         let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
         self.mmas_in_flight.push_back(QueuedMma { number: self.issued_mmas, releases });
@@ -434,7 +435,7 @@ impl WarpGroupState {
     }
 
     fn release_stage(&self, sim: &mut SimState<'_>, (pipeline, stage): (usize, usize)) {
-        sim.blocks[self.block].release_stage(pipeline, stage, self.time + sim.programs.weights.wait_wakeup);
+        sim.ctas[self.cta].release_stage(pipeline, stage, self.time + sim.programs.machine.wait_wakeup);
     }
 
     fn enter(&mut self, sim: &mut SimState<'_>, index: usize, position: (usize, usize)) {
@@ -460,11 +461,11 @@ impl WarpGroupState {
         let (start, requester) = (self.time, (self.number, position));
         self.time = sim.resources.serve_all(&cp_async.issue, start, requester);
         self.note(sim, position, start, false);
-        let weights = sim.programs.weights;
-        let share = if cp_async.barrier_at_head { weights.misses } else { 1.0 };
-        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / weights.l2, requester);
-        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / weights.memory, requester);
-        near.max(far) + weights.copy_latency
+        let machine = sim.programs.machine;
+        let share = if cp_async.barrier_at_head { machine.misses } else { 1.0 };
+        let (_, near) = sim.resources.serve(Resource::L2, start, cp_async.bytes / machine.l2, requester);
+        let (_, far) = sim.resources.serve(Resource::Memory, start, cp_async.bytes * share / machine.memory, requester);
+        near.max(far) + machine.copy_latency
     }
 
     /// Begins the next iteration of a loop, or leaves it.
@@ -491,7 +492,7 @@ impl WarpGroupState {
         let arrival = frame.arrivals.pop_front();
         // Each warp issues the same for the loop; four of them do at a time.
         let cycles =
-            programs.weights.loop_overhead * f64::from(programs.partitions[self.partition].warps).max(4.0) / 4.0;
+            programs.machine.loop_overhead * f64::from(programs.partitions[self.partition].warps).max(4.0) / 4.0;
         self.time = sim.resources.serve(Resource::Issue, self.time, cycles, (self.number, position)).1;
         if let Some(counts) = &timing.pingpong {
             self.iteration = iteration;
@@ -506,7 +507,7 @@ impl WarpGroupState {
         if let (Some(arrival), Some(cp_async)) = (arrival, &timing.cp_async) {
             self.wait_until(sim, arrival, position);
             if cp_async.barrier_at_head {
-                self.time += programs.weights.barrier;
+                self.time += programs.machine.barrier;
             }
             let next = self.copy(sim, timing, position);
             if let Some(frame) = self.frames.last_mut() {

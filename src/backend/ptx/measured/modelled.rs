@@ -4,11 +4,11 @@ use super::measured_trace::MeasuredEvent;
 use crate::backend::ptx::cost::{CostInput, MachineModel};
 
 /// Returns the steps of a CTA by the cost model; none if the schedule has a deadlock.
-pub fn modelled_events(input: &CostInput<'_, '_>, weights: &'static MachineModel) -> Vec<MeasuredEvent> {
+pub fn modelled_events(input: &CostInput<'_, '_>, machine: &'static MachineModel) -> Vec<MeasuredEvent> {
     let (module, schedule) = (input.context.module, input.schedule);
     let lines = schedule.step_lines(module, input.body);
-    let spans = input.step_spans(weights).unwrap_or_default();
-    let nanos = |cycles: f64| (cycles / weights.clock).round() as u64;
+    let spans = input.step_spans(machine).unwrap_or_default();
+    let nanos = |cycles: f64| (cycles / machine.clock).round() as u64;
     let mut events: Vec<MeasuredEvent> = Vec::with_capacity(spans.len());
     for span in spans {
         let location = span.op.and_then(|op| module.location(module.op(op).loc));

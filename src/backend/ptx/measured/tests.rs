@@ -1,7 +1,7 @@
 //! Readers of a trace: a synthetic trace with a planted discrepancy, and files of odd names.
 
 use super::{MeasuredEvent, MeasuredTrace};
-use crate::backend::ptx::cost::{LaunchInfo, weights};
+use crate::backend::ptx::cost::{LaunchInfo, machine};
 use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
@@ -12,7 +12,7 @@ fn product() -> MeasuredTrace {
     let module = matmul(DType::F16, DType::F32, [128, 256, 64]);
     let options = CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() };
     let target = Target::SM_90A;
-    let look = &mut |input: &crate::backend::ptx::CostInput<'_, '_>| super::modelled_events(input, weights(target));
+    let look = &mut |input: &crate::backend::ptx::CostInput<'_, '_>| super::modelled_events(input, machine(target));
     let modelled = with_plan(&module, target, &options, LaunchInfo::default(), look).unwrap();
     let events = modelled.clone();
     MeasuredTrace { kernel: "product".to_owned(), target: target.to_string(), events, modelled, dropped: 0 }

@@ -18,7 +18,7 @@
 
 use std::borrow::Cow;
 
-use super::super::cost::{Cost, CostInput, LaunchInfo, weights};
+use super::super::cost::{Cost, CostInput, LaunchInfo, machine};
 use super::super::{CompileOptions, Optimization, PlanSearch};
 use super::kernel_plan::Plan;
 use super::num_warps;
@@ -91,7 +91,7 @@ impl CandidateCost {
 
     /// Returns the cost by which it is compared with the default plan, of `default` cycles.
     fn compared_cost(&self, default: f64, ctas: CtaCount) -> Option<f64> {
-        let cycles = self.cost.cycles_per_block();
+        let cycles = self.cost.cycles_per_cta();
         match ctas {
             CtaCount::Fixed => Some(self.at_default_occupancy),
             CtaCount::Grid => Some(cycles).filter(|_| self.at_default_occupancy < default * (1.0 + MIN_SPEEDUP)),
@@ -149,10 +149,10 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     if !verbose && min_speedup.is_none_or(|least| first.cost.lower_bound_fraction > 1.0 - least) {
         return chosen;
     }
-    let blocks = Some(first.cost.blocks);
-    let all = candidates.iter().map(|candidate| evaluate(module, (target, &candidate.options), blocks));
+    let resident_ctas = Some(first.cost.resident_ctas);
+    let all = candidates.iter().map(|candidate| evaluate(module, (target, &candidate.options), resident_ctas));
     let results: Vec<CandidateResult> = all.collect();
-    let (default, ctas) = (first.cost.cycles_per_block(), CtaCount::new(module, entry, options));
+    let (default, ctas) = (first.cost.cycles_per_cta(), CtaCount::new(module, entry, options));
     let compared = candidates.iter().zip(&results).map(|(candidate, result)| match result {
         CandidateResult::Costed(other) if other.model_is_trusted && candidate.selectable => {
             other.compared_cost(default, ctas)
@@ -178,18 +178,18 @@ fn considered(
     best: Option<usize>,
 ) -> Vec<String> {
     let taken = match best.map(|index| &results[index]) {
-        Some(CandidateResult::Costed(best)) => best.cost.cycles_per_block(),
-        _ => first.cost.cycles_per_block(),
+        Some(CandidateResult::Costed(best)) => best.cost.cycles_per_cta(),
+        _ => first.cost.cycles_per_cta(),
     };
     let form = warps_text(first.warp_shape);
     let mut lines = vec![line(&format!("default ({form})"), &first.cost, (taken, best.is_none()))];
-    let mut costs = vec![first.cost.cycles_per_block()];
+    let mut costs = vec![first.cost.cycles_per_cta()];
     for (index, (candidate, result)) in all.iter().zip(results).enumerate() {
         lines.push(match result {
             // The same schedule.
-            CandidateResult::Costed(other) if costs.contains(&other.cost.cycles_per_block()) => continue,
+            CandidateResult::Costed(other) if costs.contains(&other.cost.cycles_per_cta()) => continue,
             CandidateResult::Costed(other) => {
-                costs.push(other.cost.cycles_per_block());
+                costs.push(other.cost.cycles_per_cta());
                 let form = warps_text(other.warp_shape);
                 let named = form.contains(&candidate.what);
                 let what = if named { form } else { format!("{}, {form}", candidate.what) };
@@ -225,11 +225,11 @@ fn line(what: &str, cost: &Cost, (taken, this): (f64, bool)) -> String {
         Some((unit, share)) => format!("{unit} {:.0} % utilized", 100.0 * share),
         None => "latency-bound".to_owned(),
     };
-    let what = format!("{what}: {:.0} cycles per block, {waits}", cost.cycles_per_block());
+    let what = format!("{what}: {:.0} cycles per block, {waits}", cost.cycles_per_cta());
     if this {
         return format!("{what}; selected");
     }
-    let more = 100.0 * (cost.cycles_per_block() / taken - 1.0);
+    let more = 100.0 * (cost.cycles_per_cta() / taken - 1.0);
     let margin = 100.0 * MIN_SPEEDUP;
     match more {
         ..0.0 if -more < margin => format!("{what}; {:.1} % less, within the margin of {margin:.0} %", -more),
@@ -308,7 +308,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
         return CandidateResult::Rejected(problem.message.clone());
     }
     let (context, schedule) = (&kernel.info, &*kernel.schedule);
-    let blocks = kernel.ctas_per_sm();
+    let ctas_per_sm = kernel.ctas_per_sm();
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     // Records and model differ by more if threads fetch operands or add sums themselves. There are
@@ -320,25 +320,25 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
         !narrow && efforts.all(|(is_async, effort)| is_async && effort.additions == 0 && effort.words == 0);
     let adds_sums = efforts.clone().any(|(_, effort)| effort.additions > 0);
     let needed = context.mma_registers() + if adds_sums { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
-    let there = context.consumer_registers(schedule.warp_spec.is_some(), blocks);
+    let there = context.consumer_registers(schedule.warp_spec.is_some(), ctas_per_sm);
     if needed > there {
         return CandidateResult::Rejected(format!(
             "matrix products need {needed} registers per thread, and {there} are available"
         ));
     }
-    if options.occupancy.is_some_and(|requested| requested > blocks) {
+    if options.occupancy.is_some_and(|requested| requested > ctas_per_sm) {
         return CandidateResult::Rejected("registers or shared memory do not allow it".to_owned());
     }
-    let cost_of = |blocks| {
+    let cost_of = |ctas_per_sm| {
         let launched = LaunchInfo::default();
-        CostInput { context, body, schedule, blocks, launched }.cost(weights(target))
+        CostInput { context, body, schedule, ctas_per_sm, launched }.cost(machine(target))
     };
-    let fewer = default.filter(|&default| default < blocks);
+    let fewer = default.filter(|&default| default < ctas_per_sm);
     let pingpong_groups = schedule.warp_spec.as_ref().map_or(1, |roles| roles.pingpong_groups());
     let warp_shape = (context.inference.num_warps as u32, pingpong_groups);
-    let costs = cost_of(blocks).and_then(|cost| {
+    let costs = cost_of(ctas_per_sm).and_then(|cost| {
         let at_default_occupancy =
-            fewer.map_or(Some(cost.cycles_per_block()), |fewer| Some(cost_of(fewer)?.cycles_per_block()))?;
+            fewer.map_or(Some(cost.cycles_per_cta()), |fewer| Some(cost_of(fewer)?.cycles_per_cta()))?;
         let has_producer = schedule.warp_spec.is_some();
         let properties =
             CandidateCost { cost, at_default_occupancy, warp_shape, model_is_trusted, has_sync_mmas, has_producer };
@@ -371,8 +371,9 @@ mod tests {
     #[test]
     fn more_blocks_of_a_multiprocessor_count_only_where_a_plan_is_as_good_without() {
         let plan = |each: f64, at_default_occupancy| {
-            let (loops, busy, blocks) = (Vec::new(), Vec::new(), 4);
-            let cost = Cost { block: 4.0 * each, blocks, loops, busy, lower_bound_fraction: 0.0, launch: None };
+            let (loops, busy, resident_ctas) = (Vec::new(), Vec::new(), 4);
+            let cost =
+                Cost { cta_cycles: 4.0 * each, resident_ctas, loops, busy, lower_bound_fraction: 0.0, launch: None };
             CandidateCost {
                 cost,
                 at_default_occupancy,
