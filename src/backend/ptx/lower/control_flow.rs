@@ -123,14 +123,14 @@ impl Lowering<'_> {
         }
         moves.retain(|&(dst, src)| src != Operand::Reg(dst));
         let written: FxHashSet<Reg> = moves.iter().map(|&(dst, _)| dst).collect();
-        let staged: Vec<(Reg, Operand)> = moves
+        let copies: Vec<(Reg, Operand)> = moves
             .into_iter()
             .map(|(dst, src)| match src {
                 Operand::Reg(reg) if written.contains(&reg) => (dst, self.b.copy(src, reg.class).into()),
                 _ => (dst, src),
             })
             .collect();
-        for (dst, src) in staged {
+        for (dst, src) in copies {
             self.b.mov_to(dst, src);
         }
         Ok(())

@@ -19,7 +19,7 @@ pub(super) struct MmaSyncPlan {
     acc: Layout,
 }
 
-/// Returns the operand type of the instruction and the type of the staged operands.
+/// Returns the operand type of the instruction and the type of the operands in shared memory.
 fn operand_type(dtype: DType, signed: bool, request: &MmaRequest) -> Option<(Ty, DType)> {
     Some(match dtype {
         DType::F16 => (Ty::F16, dtype),
@@ -44,8 +44,8 @@ fn operand_type(dtype: DType, signed: bool, request: &MmaRequest) -> Option<(Ty,
 }
 
 fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
-    let (a, staged_a) = operand_type(request.a.dtype, request.a.signed, request)?;
-    let (c, staged_b) = operand_type(request.b.dtype, request.b.signed, request)?;
+    let (a, smem_a) = operand_type(request.a.dtype, request.a.signed, request)?;
+    let (c, smem_b) = operand_type(request.b.dtype, request.b.signed, request)?;
     let small = |ty: Ty| matches!(ty, Ty::E4M3 | Ty::E5M2);
     let acc = match (a, c, request.acc) {
         (Ty::F16, Ty::F16, DType::F16) => Ty::F16,
@@ -57,7 +57,7 @@ fn types(request: &MmaRequest) -> Option<(MmaTypes, [DType; 2])> {
         (a, c, DType::F32) if small(a) && small(c) => Ty::F32,
         _ => return None,
     };
-    Some((MmaTypes { d: acc, a, b: c, c: acc }, [staged_a, staged_b]))
+    Some((MmaTypes { d: acc, a, b: c, c: acc }, [smem_a, smem_b]))
 }
 
 /// Registers of a thread that the accumulator and the fragments of two steps of an f64 MMA may
@@ -89,7 +89,7 @@ fn tiling_of_f64(request: &MmaRequest) -> Tiling {
 
 pub(super) fn plan(request: &MmaRequest) -> Result<Planned<MmaSyncPlan>, String> {
     let MmaRequest { a, b, acc, .. } = request;
-    let (types, staged) =
+    let (types, smem_types) =
         types(request).ok_or_else(|| format!("no matrix product of {} and {} into {acc}", a.dtype, b.dtype))?;
     let bits = types.a.bits();
     let mut tiling = if bits == 64 {
@@ -117,8 +117,8 @@ pub(super) fn plan(request: &MmaRequest) -> Result<Planned<MmaSyncPlan>, String>
     };
     let [batch, m, n, _] = request.extents;
     Ok(Planned {
-        a: operand(&left, staged[0]),
-        b: operand(&right, staged[1]),
+        a: operand(&left, smem_types[0]),
+        b: operand(&right, smem_types[1]),
         acc: full_acc.canonical().reshape(&of_rank([batch, m, n], request.rank)),
         plan: MmaSyncPlan { tiling, types, left, right, acc: full_acc },
     })

@@ -51,7 +51,7 @@ pub struct OperandPlan {
     pub dtype: DType,
     /// Its layout in shared memory, with a shape of the rank of the tiles.
     pub shared: SharedLayout,
-    /// Alignment of its buffer in bytes. Instructions that read shared memory by descriptors
+    /// Alignment of its buffer in bytes. Instructions that read shared memory by matrix descriptors
     /// swizzle by the address, so a pattern has to start at a multiple of its size.
     pub align: u32,
     /// Its register layout, for an operand that can be in registers. Few threads have replicas

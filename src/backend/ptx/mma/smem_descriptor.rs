@@ -45,8 +45,9 @@ impl SmemMatrix {
         8 * self.swizzle_bytes as u32
     }
 
-    /// Returns the constant part of the descriptor: offsets in units of 16 bytes and the swizzle.
-    fn constants(&self) -> (u32, u32) {
+    /// Returns the constant fields of the low and the high word of the matrix descriptor: byte
+    /// offsets in units of 16 bytes, and the swizzling mode.
+    fn descriptor_constants(&self) -> (u32, u32) {
         let leading = if self.along_k { 1 } else { (self.rows * self.swizzle_bytes) as u32 >> 4 };
         let swizzle = match self.swizzle_bytes {
             128 => 1,
@@ -115,21 +116,22 @@ impl SmemMatrix {
         SharedLayout { shape: shape.to_vec(), ..parted }
     }
 
-    /// Emits the low word of the descriptor of part `part` of a matrix at `base`; parts have
-    /// `count` rows or columns.
-    pub fn base(&self, b: &mut Builder, base: Operand, part: Operand, count: i64) -> Operand {
+    /// Emits the low word of the matrix descriptor of part `part` of a matrix: the matrix start
+    /// address and the leading dimension byte offset. `address`: start address of the whole matrix;
+    /// parts have `count` rows or columns.
+    pub fn descriptor_low_word(&self, b: &mut Builder, address: Operand, part: Operand, count: i64) -> Operand {
         let part = b.mul(Ty::U32, part, self.mn_offset(count));
-        let start = b.add(Ty::U32, base, part);
-        let field = b.and(Ty::B32, start, 0x3ffffu32);
+        let start_address = b.add(Ty::U32, address, part);
+        let field = b.and(Ty::B32, start_address, 0x3ffffu32);
         let field = b.shr(Ty::U32, field, 4u32);
-        b.or(Ty::B32, field, self.constants().0)
+        b.or(Ty::B32, field, self.descriptor_constants().0)
     }
 
-    /// Emits the descriptor that is `bytes` after the one with this low word.
-    pub fn descriptor(&self, b: &mut Builder, low: Operand, bytes: i64) -> Reg {
-        let low = b.add(Ty::U32, low, (bytes >> 4) as u32);
+    /// Emits the matrix descriptor whose start address is `bytes` after that of this low word.
+    pub fn matrix_descriptor(&self, b: &mut Builder, low_word: Operand, bytes: i64) -> Reg {
+        let low = b.add(Ty::U32, low_word, (bytes >> 4) as u32);
         let low = b.reg(low, RegClass::B32);
-        let high = b.reg(self.constants().1, RegClass::B32);
+        let high = b.reg(self.descriptor_constants().1, RegClass::B32);
         b.pack(low, high).reg()
     }
 }

@@ -43,7 +43,8 @@ pub(super) struct WgmmaPlan {
     /// is the right one of the MMA.
     swap_ab: bool,
     left: Left,
-    staged: [SmemMatrix; 2],
+    /// Layouts of the operands in shared memory.
+    matrices: [SmemMatrix; 2],
     /// Bytes of one matrix of the batch.
     matrix_bytes: [i64; 2],
     /// Warp groups along rows and columns.
@@ -166,7 +167,7 @@ fn attempt(
         types: if swap_ab { MmaTypes { a: types.b, b: types.a, ..types } } else { types },
         dtype: specs[0].dtype,
         swap_ab,
-        staged: [left, right],
+        matrices: [left, right],
         matrix_bytes: [rows * k * left.size, columns * k * right.size],
         left: left_plan,
         groups,
@@ -259,13 +260,13 @@ impl WgmmaPlan {
     /// See [`super::MmaPlan::widened_by`].
     pub fn widened_by(&self, other: &WgmmaPlan, rows: i64) -> Option<i64> {
         let form = |plan: &WgmmaPlan| {
-            let [left, right] = plan.staged;
+            let [left, right] = plan.matrices;
             let has_own_form =
                 plan.swap_ab || plan.left.a_from_registers || plan.separate_columns.is_some() || plan.batch > 1;
             let one = !has_own_form && plan.groups[1] == 1 && plan.counts[1] == 1;
             one.then_some((plan.types, plan.groups, plan.counts, left, (right.along_k, right.swizzle_bytes)))
         };
-        let right = SmemMatrix { rows, ..self.staged[1] };
+        let right = SmemMatrix { rows, ..self.matrices[1] };
         let whole = right.divides(self.columns) && self.columns + other.columns <= MAX_COLUMNS;
         (whole && form(self)? == form(other)?).then(|| right.mn_offset(self.columns))
     }
@@ -283,24 +284,24 @@ impl WgmmaPlan {
             _ => b.shr(Ty::U32, group, self.groups[0].ilog2()),
         };
         let (left, right) = if self.swap_ab { (part.right, part.left) } else { (part.left, part.right) };
-        let mut staged = self.staged;
-        for (staged, source) in staged.iter_mut().zip([left, right]) {
+        let mut matrices = self.matrices;
+        for (matrix, source) in matrices.iter_mut().zip([left, right]) {
             if let OperandSource::Panels(_, rows) = source {
-                staged.rows = rows;
+                matrix.rows = rows;
             }
         }
         let feed = match left {
-            OperandSource::Shared(base) | OperandSource::Panels(base, _) if !self.left.a_from_registers => {
-                LeftOperand::Descriptor(staged[0].base(b, base, along_rows, ROWS))
+            OperandSource::Shared(address) | OperandSource::Panels(address, _) if !self.left.a_from_registers => {
+                LeftOperand::Descriptor(matrices[0].descriptor_low_word(b, address, along_rows, ROWS))
             }
-            OperandSource::Shared(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, false)),
-            OperandSource::Unrounded(base) => LeftOperand::Gather(Gather::new(b, &self.left, base, thread, true)),
+            OperandSource::Shared(address) => LeftOperand::Gather(Gather::new(b, &self.left, address, thread, false)),
+            OperandSource::Unrounded(address) => LeftOperand::Gather(Gather::new(b, &self.left, address, thread, true)),
             OperandSource::Registers(slots) => LeftOperand::Slots(slots),
             OperandSource::Panels(..) => unreachable!("an operand in registers has no panels"),
         };
         let right = right.address().expect("the right operand of wgmma is in shared memory");
-        let right = staged[1].base(b, right, along_columns, self.columns * self.counts[1]);
-        WgmmaIssue { plan: self, staged, feed, right, accs: vec![(self, part.acc)], accumulate: part.accumulate }
+        let right = matrices[1].descriptor_low_word(b, right, along_columns, self.columns * self.counts[1]);
+        WgmmaIssue { plan: self, matrices, feed, right, accs: vec![(self, part.acc)], accumulate: part.accumulate }
     }
 
     /// Returns one line of text.
@@ -358,7 +359,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
 
 /// Source of the left operand.
 enum LeftOperand<'a> {
-    /// Low word of the descriptor.
+    /// Low word of the matrix descriptor.
     Descriptor(Operand),
     Gather(Gather<'a>),
     Slots(&'a [Operand]),
@@ -368,9 +369,9 @@ enum LeftOperand<'a> {
 struct WgmmaIssue<'a> {
     plan: &'a WgmmaPlan,
     /// The layouts of the operands in shared memory.
-    staged: [SmemMatrix; 2],
+    matrices: [SmemMatrix; 2],
     feed: LeftOperand<'a>,
-    /// Low word of the right operand's descriptor.
+    /// Low word of the right operand's matrix descriptor.
     right: Operand,
     /// The accumulators in the order of their columns: that of the plan, and those of the MMAs that
     /// widen it.
@@ -382,13 +383,13 @@ impl WgmmaIssue<'_> {
     /// Returns the left operand of each instruction along the rows: a descriptor or four words.
     fn left(&mut self, b: &mut Builder, batch: i64, step: i64) -> Vec<Vec<Reg>> {
         let plan = self.plan;
-        let staged = self.staged[0];
+        let matrix = self.matrices[0];
         let blocks = 0..plan.counts[0];
         match &mut self.feed {
             LeftOperand::Descriptor(low) => {
-                let start = batch * plan.matrix_bytes[0] + staged.step(step);
-                let bytes = |i: i64| start + staged.mn_offset(i * ROWS * plan.groups[0]);
-                blocks.map(|i| vec![staged.descriptor(b, *low, bytes(i))]).collect()
+                let start = batch * plan.matrix_bytes[0] + matrix.step(step);
+                let bytes = |i: i64| start + matrix.mn_offset(i * ROWS * plan.groups[0]);
+                blocks.map(|i| vec![matrix.matrix_descriptor(b, *low, bytes(i))]).collect()
             }
             LeftOperand::Gather(gather) => {
                 gather.step(b, batch as usize, step as usize).iter().map(|words| words.to_vec()).collect()
@@ -402,10 +403,10 @@ impl WgmmaIssue<'_> {
     /// Emits one instruction of a batch and step: `d` has the columns from `first` on.
     fn issue(&self, b: &mut Builder, left: &[Reg], (batch, step): (i64, i64), first: i64, d: &[Reg], add: bool) {
         let plan = self.plan;
-        let staged = self.staged[1];
-        let offset = batch * plan.matrix_bytes[1] + staged.step(step) + staged.mn_offset(first);
-        let right = staged.descriptor(b, self.right, offset);
-        let trans = (!self.staged[0].along_k, !staged.along_k);
+        let matrix = self.matrices[1];
+        let offset = batch * plan.matrix_bytes[1] + matrix.step(step) + matrix.mn_offset(first);
+        let right = matrix.matrix_descriptor(b, self.right, offset);
+        let trans = (!self.matrices[0].along_k, !matrix.along_k);
         b.wgmma(2 * d.len() as u32, plan.types, d, left, right, Operand::from(add), trans);
     }
 
@@ -464,7 +465,7 @@ impl WgmmaIssue<'_> {
     fn separate_sums(&mut self, b: &mut Builder, width: i64) {
         let plan = self.plan;
         let [blocks, across, steps] = plan.counts;
-        let (run, acc) = (SEPARATE_SUM_BYTES * plan.staged[0].size / STEP_BYTES, self.accs[0].1);
+        let (run, acc) = (SEPARATE_SUM_BYTES * plan.matrices[0].size / STEP_BYTES, self.accs[0].1);
         let sums = b.fresh_vec(RegClass::F32, width as usize / 2);
         for batch in 0..plan.batch {
             for first in (0..steps).step_by(run as usize) {

@@ -96,7 +96,7 @@ impl Left {
     /// Plans the words; `columns`: warp groups along the accumulator's columns; `counts`: batch,
     /// instructions, steps along k.
     pub fn new(
-        staged: &SmemMatrix,
+        matrix: &SmemMatrix,
         rows: &Rows,
         strides: Strides,
         shared: &SharedLayout,
@@ -104,7 +104,7 @@ impl Left {
         counts: [i64; 3],
     ) -> Left {
         let [batch, blocks, steps] = counts;
-        let word = 4 / staged.size as u32;
+        let word = 4 / matrix.size as u32;
         let Strides { row, k, .. } = strides;
         let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| k << bit).collect();
         register.extend([rows.half * row, 4 * word * k]);
@@ -118,11 +118,11 @@ impl Left {
         Left {
             layout: Layout::new(shared.shape.clone(), register, lane, warp),
             shared: shared.clone(),
-            size: staged.size,
+            size: matrix.size,
             steps: steps as usize,
             blocks: blocks as usize,
             k,
-            a_from_registers: !staged.is_direct(),
+            a_from_registers: !matrix.is_direct(),
         }
     }
 
@@ -160,7 +160,7 @@ pub(super) struct Gather<'a> {
 
 impl<'a> Gather<'a> {
     /// Makes the operand; `unrounded`: elements are f32 and are rounded to tf32.
-    pub fn new(b: &mut Builder, left: &'a Left, base: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
+    pub fn new(b: &mut Builder, left: &'a Left, address: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
         let bases = [left.layout.lane_bases(), left.layout.warp_bases()].concat();
         let mut offsets: Vec<u32> = bases.into_iter().map(|basis| left.shared.offset(basis)).collect();
         let mut joins = [0x5410u32, 0x7632].map(Operand::from);
@@ -172,7 +172,7 @@ impl<'a> Gather<'a> {
             let swapped = b.mul(Ty::U32, second, 0x4444u32);
             joins = joins.map(|join| b.xor(Ty::B32, swapped, join));
         }
-        Gather { left, reader: SmemReader::new(b, base, thread, &offsets), unrounded, joins }
+        Gather { left, reader: SmemReader::new(b, address, thread, &offsets), unrounded, joins }
     }
 
     /// Returns the words of all instructions of a step.

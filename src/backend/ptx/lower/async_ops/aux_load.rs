@@ -21,7 +21,7 @@ impl Lowering<'_> {
         let size = dtype.storage_bits() as usize / 8;
         let start = *self
             .values
-            .staged
+            .stage_addresses
             .get(&tile)
             .ok_or("internal error: an auxiliary tile without a stage; please report it")?;
         let axis = layout.shape().iter().position(|&extent| extent > 1).unwrap_or(0);

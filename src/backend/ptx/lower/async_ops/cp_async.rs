@@ -176,7 +176,7 @@ impl Lowering<'_> {
             let smem_offset = self.b.add(Ty::U32, cp_async.read_offset, offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, smem_offset);
-            self.values.staged.insert(self.module.op(copy.load).results[0], address);
+            self.values.stage_addresses.insert(self.module.op(copy.load).results[0], address);
         }
     }
 
@@ -222,7 +222,7 @@ impl Lowering<'_> {
     pub fn stop_cp_async(&mut self, cp_async: &CpAsyncState) {
         self.b.cp_async_wait_group(0);
         for copy in &cp_async.plan.copies {
-            self.values.staged.remove(&self.module.op(copy.load).results[0]);
+            self.values.stage_addresses.remove(&self.module.op(copy.load).results[0]);
             self.values.private_tiles.remove(&copy.load);
         }
     }

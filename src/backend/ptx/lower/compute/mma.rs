@@ -166,7 +166,7 @@ impl Lowering<'_> {
     /// written to shared memory.
     fn mma_operand(&mut self, value: Value, plan: &OperandPlan) -> Lowered<MmaOperand> {
         if let Some(load) = self.info.source_load(value)
-            && let Some(&address) = self.values.staged.get(&self.module.op(load).results[0])
+            && let Some(&address) = self.values.stage_addresses.get(&self.module.op(load).results[0])
         {
             self.wait_for_tile(load)?;
             let loaded = self.info.element_type(self.module.op(load).results[0]);

@@ -137,7 +137,7 @@ impl Lowering<'_> {
                 }
                 _ => address,
             };
-            self.values.staged.insert(self.module.op(load.load).results[0], address);
+            self.values.stage_addresses.insert(self.module.op(load.load).results[0], address);
         }
     }
 

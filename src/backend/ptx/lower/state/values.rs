@@ -22,7 +22,7 @@ pub struct Values {
     pub thread_indices: ThreadIndexCache,
     pub views: FxHashMap<Value, Rc<TensorView>>,
     /// Addresses of tiles in pipeline stages.
-    pub staged: FxHashMap<Value, Operand>,
+    pub stage_addresses: FxHashMap<Value, Operand>,
     /// Tiles in stages of `cp.async` whose elements are thread-private.
     pub private_tiles: FxHashMap<OpId, ThreadPrivateTile>,
     /// Operands that the current op has not read yet, in the layouts of its requirements.
