@@ -24,9 +24,13 @@ pub const BATCH: usize = 64;
 /// Rows that are compared.
 const ROWS: [usize; 3] = [0, 17, BATCH - 1];
 
-/// Returns the bits of an array.
+/// Returns the bits of an array of finite numbers: infinities and NaNs are independent of the order
+/// of sums.
+#[track_caller]
 pub fn bits<T: Element, const R: usize>(array: &DeviceArray<T, R>) -> ct::Result<Vec<u64>> {
-    Ok(array.to_vec()?.into_iter().map(Element::to_bits).collect())
+    let all = array.to_vec()?;
+    assert!(all.iter().all(|x| x.to_f64().is_finite()), "results that are not finite");
+    Ok(all.into_iter().map(Element::to_bits).collect())
 }
 
 /// Returns some rows of a batch of random numbers, in an array of their own. `shape`: that of a
