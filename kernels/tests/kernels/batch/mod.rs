@@ -4,6 +4,7 @@
 mod attention;
 mod code;
 mod layers;
+mod packed_cache;
 mod products;
 mod recurrent;
 mod rows;
