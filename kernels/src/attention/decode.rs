@@ -70,7 +70,7 @@ impl Scratch {
     /// Allocates the scratch of [`INVARIANT_KEYS`], or of the number of parts.
     pub(super) fn new(
         device: Device,
-        shape: [usize; 4],
+        [batch, blocks, rows, dim]: [usize; 4],
         longest: usize,
         parts: impl FnOnce() -> usize,
     ) -> ct::Result<Scratch> {
@@ -78,16 +78,10 @@ impl Scratch {
             true => (Some(INVARIANT_KEYS), longest.div_ceil(INVARIANT_KEYS).max(1)),
             false => (None, parts()),
         };
-        Ok(Scratch { keys, ..Scratch::of_parts(device, shape, parts)? })
-    }
-
-    /// Allocates the scratch of a number of parts.
-    pub(super) fn of_parts(device: Device, shape: [usize; 4], parts: usize) -> ct::Result<Scratch> {
-        let [batch, blocks, rows, dim] = shape;
         let stored = if parts == 1 { 0 } else { parts };
         Ok(Scratch {
             parts,
-            keys: None,
+            keys,
             results: device.zeros([batch, blocks, stored, rows, dim])?,
             logs: device.zeros([batch, blocks, stored, rows])?,
             tickets: device.zeros([batch, blocks])?,

@@ -12,7 +12,7 @@ use super::shapes::{Extents, Shapes, check_options};
 use super::tiles;
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, target};
+use crate::launch::{Run, of_batch, target};
 
 /// Gradients of softmax(scale · Q Kᵀ) V, with the options of [`Prefill`](super::Prefill).
 ///
@@ -259,7 +259,8 @@ impl Gradients {
             return Ok(());
         }
         let columns = dims.map(tiles::columns);
-        let [of_key, of_query] = Gradients::tiles::<T>(columns[0].max(columns[1]), [queries, keys], target(stream));
+        let of_tiles = longest_of_tiles([queries, keys], starts.is_some());
+        let [of_key, of_query] = Gradients::tiles::<T>(columns[0].max(columns[1]), of_tiles, target(stream));
         let form = |tile| ct::Constant(Form { tile, columns, group: extents.group(), causal: self.causal });
         let window = self.window.map(|window| i32::try_from(window).unwrap_or(i32::MAX / 2).min(i32::MAX / 2));
         let parameters = (self.scale, self.softcap, window);
@@ -313,6 +314,12 @@ impl Gradients {
         let launch = ct::Launch::new([rows.div_ceil(ROWS), heads, batch]).stream(stream);
         launch.run(rounded::<T>, (wide.view(), dq, self.scale, ct::Constant(columns[0])))
     }
+}
+
+/// Returns the queries and keys that select the tiles. The longest one of packed sequences depends
+/// on the batch.
+fn longest_of_tiles(longest: [usize; 2], is_packed: bool) -> [usize; 2] {
+    if is_packed { longest.map(|extent| of_batch(extent, usize::MAX / 2)) } else { longest }
 }
 
 /// A view (batch, heads, rows, columns), or (rows, heads, columns).

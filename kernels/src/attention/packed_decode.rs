@@ -24,7 +24,7 @@ use super::decode::{Scratch, parts, sum_of_groups, sum_of_parts};
 use super::online::{Exponent, Online};
 use crate::Number;
 use crate::check::require;
-use crate::launch::{Run, is_batch_invariant, num_multiprocessors};
+use crate::launch::{Run, num_multiprocessors};
 
 /// Keys and values in pages of 4-bit codes with scales, and the pages of each sequence.
 ///
@@ -65,6 +65,8 @@ struct Form {
     /// Tokens of a page.
     page: usize,
     parts: usize,
+    /// Tiles of keys of a part, if they are independent of the batch.
+    each: Option<usize>,
 }
 
 /// Codes, and scales with those of a page along one axis.
@@ -128,8 +130,9 @@ fn decode<T: Number>(
     (table, lengths): (Array<i32, 2>, Array<i32, 1>),
     (out, partial): (ArrayMut<T, 4>, Option<Partial>),
     scale: Scalar<f32>,
-    Form { rows: m, keys: n, group, groups, page, parts }: Form,
+    Form { rows: m, keys: n, group, groups, page, parts, each }: Form,
 ) {
+    let is_invariant = each.is_some();
     let (part, head, batch) = (ct::bid(0), ct::bid(1), ct::bid(2));
     let of_warp = n.min(KEYS_OF_WARP);
     let warps = n / of_warp;
@@ -147,7 +150,7 @@ fn decode<T: Number>(
         .collect();
     let sums_of_queries: Vec<Tile<f32, 3>> = queries.iter().map(|q| q.cast::<f32>().sum(2)).collect();
     let length = lengths.load_scalar(batch);
-    let each = length.ceil_div(n).ceil_div(parts);
+    let each = each.map_or_else(|| length.ceil_div(n).ceil_div(parts), |each| ct::scalar(each as i32));
     let end = ((part + 1) * each).min(length.ceil_div(n));
     let exponent = Exponent::new(scale * LOG2_E);
     let step = |state: Online, j: Scalar<i32>| {
@@ -202,7 +205,7 @@ fn decode<T: Number>(
     ct::if_then(ticket.eq(parts - 1), || {
         for g in 0..groups {
             let place = [batch, head, ct::scalar(g as i32)];
-            store(g, sum_of_parts((of_parts.as_array(), of_logs.as_array()), place, [m, group], (parts, false)));
+            store(g, sum_of_parts((of_parts.as_array(), of_logs.as_array()), place, [m, group], (parts, is_invariant)));
         }
         tickets.entry((batch, head)).atomic_xchg(0);
     });
@@ -260,13 +263,11 @@ impl PackedDecode {
         require(key_heads > 0 && heads.is_multiple_of(key_heads), || {
             format!("{heads} heads of queries, {key_heads} of keys")
         })?;
-        require(!is_batch_invariant(), || {
-            "parts of a packed cache depend on the batch: no form for `batch_invariant`".into()
-        })?;
         let longest = pages.table.shape()[1] * page;
         let blocks = batch * key_heads;
         let of_shape = || parts(longest, blocks, OCCUPANCY as usize, num_multiprocessors(&device.default_stream()));
-        Scratch::of_parts(device, [batch, key_heads, heads / key_heads, dim], self.parts.unwrap_or_else(of_shape))
+        let shape = [batch, key_heads, heads / key_heads, dim];
+        Scratch::new(device, shape, longest, || self.parts.unwrap_or_else(of_shape))
     }
 
     /// Queues the kernel. `q` and the result are of shape (sequences, heads, dim). Key heads divide
@@ -290,6 +291,7 @@ impl PackedDecode {
         if out.is_empty() {
             return Ok(());
         }
+        scratch.check()?;
         let rows = heads / key_heads;
         let parts = scratch.parts;
         let stored = if parts == 1 { 0 } else { parts };
@@ -304,6 +306,7 @@ impl PackedDecode {
             groups,
             page,
             parts,
+            each: scratch.keys.map(|keys| keys / keys_of_tile),
         };
         let of_pages = [keys.1.shape()[0], key_heads, page * groups];
         let [keys, values] = [(keys.0, keys.1.reshape(of_pages)?), (values.0, values.1.reshape(of_pages)?)];

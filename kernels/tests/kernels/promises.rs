@@ -35,23 +35,22 @@ use Rows::{Elements, Option as InvariantOnly, Proved, Tested};
 use Runs::Equal;
 
 const OF_BATCH: Rows = Rows::No("the result is of all rows");
-const ORDERED: Rows = Rows::No("not compared");
 
 /// Module, functions, the axis that is the batch, and the promises.
 const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
     ("attention", "Prefill::launch, Attention::launch", "sequences", Tested, Equal),
-    ("attention", "Prefill::launch_packed, Decode::launch, Latent::launch", "sequences", InvariantOnly, Equal),
-    ("attention", "PrefillF8::launch, Sparse::launch", "sequences", Tested, Equal),
-    ("attention", "PackedDecode::launch", "sequences", ORDERED, Equal),
-    ("attention", "store_packed", "tokens", ORDERED, Equal),
-    ("attention", "Gradients::launch", "sequences", Tested, Runs::Option("`.deterministic(true)`")),
     (
         "attention",
-        "Gradients::launch_packed, Gradients::launch_sinks",
+        "Prefill::launch_packed, Decode::launch, PackedDecode::launch, Latent::launch",
         "sequences",
-        ORDERED,
-        Runs::Option("`.deterministic(true)`"),
+        InvariantOnly,
+        Equal,
     ),
+    ("attention", "PrefillF8::launch, Sparse::launch", "sequences", Tested, Equal),
+    ("attention", "store_packed", "tokens", Tested, Equal),
+    ("attention", "Gradients::launch", "sequences", Tested, Runs::Option("`.deterministic(true)`")),
+    ("attention", "Gradients::launch_packed", "sequences", InvariantOnly, Runs::Option("`.deterministic(true)`")),
+    ("attention", "Gradients::launch_sinks", "sequences", OF_BATCH, Equal),
     ("images", "max_pool, average_pool", "images", Proved, Equal),
     ("images", "resize_bilinear", "images", Elements, Equal),
     ("images", "Convolution::forward, Convolution::forward_with", "images", InvariantOnly, Equal),
@@ -81,10 +80,15 @@ const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
     ("moe", "Router::launch, Router::backward", "tokens", Proved, Equal),
     ("moe", "Alignment::launch", "tokens", Rows::No("an order of all tokens"), Equal),
     ("moe", "gather", "tokens", Elements, Equal),
-    ("moe", "product, gated_product, combine, Experts::forward", "tokens", Tested, Equal),
-    ("moe", "Experts::forward_saved", "tokens", ORDERED, Equal),
+    ("moe", "product, gated_product, combine, Experts::forward, Experts::forward_saved", "tokens", Tested, Equal),
     ("moe", "Experts::backward", "tokens", OF_BATCH, Equal),
-    ("moe", "activation_gradients", "tokens", ORDERED, Runs::No("gradients of router weights: float atomics")),
+    (
+        "moe",
+        "activation_gradients",
+        "tokens, `operands` and `weighted`",
+        Tested,
+        Runs::No("gradients of router weights: float atomics"),
+    ),
     ("norms", "softmax, log_softmax, softmax_backward, log_softmax_backward", "rows", Proved, Equal),
     ("norms", "rms_norm, add_rms_norm, layer_norm, add_layer_norm", "rows", Proved, Equal),
     ("norms", "rms_norm_backward, layer_norm_backward", "rows, `dx`", Tested, Equal),
@@ -97,8 +101,9 @@ const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
     ("norms", "HyperConnections::weights", "tokens", InvariantOnly, Equal),
     ("norms", "HyperConnections::apply", "tokens", Tested, Equal),
     ("numbers", "hadamard, Fft::run", "rows", Proved, Equal),
-    ("numbers", "quantize_rows", "rows", Tested, Equal),
-    ("numbers", "quantize_blocks, quantize_groups, quantize_nvfp4, quantize_e5m6", "rows", ORDERED, Equal),
+    ("numbers", "quantize_rows, quantize_groups, quantize_nvfp4", "rows, `Rounded::Nearest`", Tested, Equal),
+    ("numbers", "quantize_blocks", "rows, or 128 rows of `Block128x128`, `Rounded::Nearest`", Tested, Equal),
+    ("numbers", "quantize_e5m6", "rows", Tested, Equal),
     ("numbers", "dequantize_blocks, dequantize_groups, dequantize_nvfp4, dequantize_e5m6", "rows", Elements, Equal),
     ("numbers", "nvfp4_tensor_scale", "rows", OF_BATCH, Equal),
     ("numbers", "fill_random, fill_integers", "elements", Elements, Equal),
@@ -120,7 +125,7 @@ const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
         OF_BATCH,
         Equal,
     ),
-    ("order", "segmented_sort_keys, segmented_sort_pairs", "segments", ORDERED, Equal),
+    ("order", "segmented_sort_keys, segmented_sort_pairs", "segments, keys without NaN", Tested, Equal),
     (
         "products",
         "Matmul::launch, Matmul::launch_batched, Matmul::launch_packed",
@@ -128,8 +133,13 @@ const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
         InvariantOnly,
         Equal,
     ),
-    ("products", "Matmul::launch_grouped, Matmul::launch_scaled", "rows", InvariantOnly, Equal),
-    ("products", "Matmul::launch_grouped_packed, Matmul::launch_scaled_grouped", "rows", ORDERED, Equal),
+    (
+        "products",
+        "Matmul::launch_grouped, Matmul::launch_grouped_packed, Matmul::launch_scaled, Matmul::launch_scaled_grouped",
+        "rows",
+        InvariantOnly,
+        Equal,
+    ),
     ("products", "Matmul::launch_vector", "rows", Rows::No("another kernel than that of many rows"), Equal),
     ("products", "quantized::Product::launch, quantized::Product::tiles", "rows", InvariantOnly, Equal),
     ("products", "quantized::Product::dequantize", "weights", Elements, Equal),
@@ -139,8 +149,14 @@ const PROMISES: &[(&str, &str, &str, Rows, Runs)] = &[
     ("recurrent", "log_linear_attention", "sequences", Tested, Equal),
     ("recurrent", "SelectiveScan::tokens, SelectiveScan::step", "sequences", Proved, Equal),
     ("recurrent", "GatedDeltaRule::step, KimiDelta::step, Mamba2::step", "sequences", Tested, Equal),
-    ("recurrent", "GatedDeltaRule::gradients, KimiDelta::gradients", "sequences", ORDERED, Equal),
-    ("recurrent", "Mamba2::gradients", "sequences", ORDERED, Runs::No("gradients of `b` and `c`: float atomics")),
+    ("recurrent", "GatedDeltaRule::gradients, KimiDelta::gradients", "sequences", InvariantOnly, Equal),
+    (
+        "recurrent",
+        "Mamba2::gradients",
+        "sequences, `x` and `dt`; `b` and `c` for at most 8 heads of a group",
+        Tested,
+        Runs::No("gradients of `b` and `c` for more heads of a group: float atomics"),
+    ),
 ];
 
 const BEGIN: &str = "<!-- table of tests/kernels/promises.rs -->\n";

@@ -1,11 +1,15 @@
 //! Attention: the batch is the sequences.
 
+use std::ops::Range;
+
 use cutlet as ct;
+use cutlet::DeviceArray;
 use cutlet::element::{bf16, f8e4m3fn, f16};
 use cutlet_kernels::attention::{Chosen, Decode, Gradients, Latent, Latents, Order, Pages, Prefill, PrefillF8, Sparse};
 use cutlet_kernels::batch_invariant;
 
-use super::{BATCH, always, bits, part, same_bits};
+use super::code::same_code;
+use super::{BATCH, ROWS, always, bits, part, same_bits};
 use crate::support::{device, random};
 
 /// Tokens of a sequence.
@@ -26,36 +30,87 @@ fn prefill() -> ct::Result<()> {
     })
 }
 
-/// The bits of packed sequences of 7 to 70 tokens, one after another.
+/// Tokens of a packed sequence.
+fn packed_length(sequence: usize) -> usize {
+    7 + sequence
+}
+
+/// First token of a packed sequence of all.
+fn packed_start(sequence: usize) -> usize {
+    (0..sequence).map(packed_length).sum()
+}
+
+/// Packed sequences, one after another.
+struct Packed {
+    tokens: Range<usize>,
+    starts: DeviceArray<i32, 1>,
+    longest: usize,
+}
+
+impl Packed {
+    fn new(range: &Range<usize>) -> ct::Result<Packed> {
+        let tokens = packed_start(range.start)..packed_start(range.end);
+        let start = |sequence: usize| (packed_start(sequence) - tokens.start) as i32;
+        let starts: Vec<i32> = (range.start..=range.end).map(start).collect();
+        let longest = range.clone().map(packed_length).max().unwrap_or(0);
+        Ok(Packed { tokens, starts: device().array(&starts, [starts.len()])?, longest })
+    }
+
+    /// Returns random numbers of the tokens, of shape (tokens, heads, 32).
+    fn numbers(&self, seed: u64, heads: usize) -> DeviceArray<f16, 3> {
+        let (_, values) = random::<f16, 3>(seed, [packed_start(BATCH), heads, 32], 2.0).expect("numbers");
+        let (each, count) = (heads * 32, self.tokens.len());
+        let values = values[self.tokens.start * each..][..count * each].iter().map(|&x| f16::from_f64(x));
+        device().array(&values.collect::<Vec<_>>(), [count, heads, 32]).expect("an array")
+    }
+}
+
+/// Compares packed sequences alone and in a batch, and the code. `launch` returns the results of
+/// all tokens, one array after another.
+#[track_caller]
+fn same_packed<const N: usize>(launch: impl Fn(Packed) -> ct::Result<[Vec<u64>; N]>) -> ct::Result<()> {
+    let all = launch(Packed::new(&(0..BATCH))?)?;
+    for sequence in ROWS {
+        let one = launch(Packed::new(&(sequence..sequence + 1))?)?;
+        for (array, (one, all)) in one.iter().zip(&all).enumerate() {
+            let each = all.len() / packed_start(BATCH);
+            let of_batch = &all[packed_start(sequence) * each..][..packed_length(sequence) * each];
+            assert!(one[..] == *of_batch, "sequence {sequence}, array {array}");
+        }
+    }
+    same_code(|range| Ok(launch(Packed::new(&range)?)?.concat()))
+}
+
 #[test]
 fn packed_sequences() -> ct::Result<()> {
-    let of = |sequence: usize| 7 + sequence;
-    let launch = |range: std::ops::Range<usize>| {
-        let starts: Vec<i32> =
-            range.clone().map(of).scan(0, |end, n| Some(std::mem::replace(end, *end + n as i32))).collect();
-        let count: usize = range.clone().map(of).sum();
-        let starts: Vec<i32> = starts.into_iter().chain([count as i32]).collect();
-        let skipped: usize = (0..range.start).map(of).sum();
-        let all: usize = (0..BATCH).map(of).sum();
-        let [q, k, v] = [1, 2, 3].map(|seed| {
-            let (_, values) = random::<f16, 3>(seed, [all, 2, 32], 2.0).expect("numbers");
-            let values: Vec<f16> = values[skipped * 64..][..count * 64].iter().map(|&x| f16::from_f64(x)).collect();
-            device().array(&values, [count, 2, 32]).expect("an array")
-        });
-        let starts = device().array(&starts, [range.len() + 1])?;
-        let mut y = device().zeros::<f16, 3>([count, 2, 32])?;
-        let longest = range.clone().map(of).max().unwrap_or(0);
-        let (stream, qkv) = (device().default_stream(), [q.view(), k.view(), v.view()]);
-        Prefill::new(0.2).launch_packed(&stream, qkv, [starts.view(), starts.view()], longest, y.view_mut(), None)?;
-        Ok((bits(&y)?, starts.to_vec()?))
-    };
     batch_invariant(|| {
-        let (all, starts) = launch(0..BATCH)?;
-        for sequence in [0, 17, BATCH - 1] {
-            let (one, _) = launch(sequence..sequence + 1)?;
-            assert!(one == all[starts[sequence] as usize * 64..][..one.len()], "sequence {sequence}");
-        }
-        Ok::<(), ct::Error>(())
+        same_packed(|packed| {
+            let [q, k, v] = [1, 2, 3].map(|seed| packed.numbers(seed, 2));
+            let (starts, mut y) = ([packed.starts.view(); 2], device().zeros::<f16, 3>(q.shape())?);
+            let (stream, qkv) = (device().default_stream(), [q.view(), k.view(), v.view()]);
+            Prefill::new(0.2).launch_packed(&stream, qkv, starts, packed.longest, y.view_mut(), None)?;
+            Ok([bits(&y)?])
+        })
+    })
+}
+
+/// Two heads of queries share a head of keys.
+#[test]
+fn gradients_of_packed_sequences() -> ct::Result<()> {
+    batch_invariant(|| {
+        same_packed(|packed| {
+            let [q, y, dy] = [1, 4, 5].map(|seed| packed.numbers(seed, 2));
+            let [k, v] = [2, 3].map(|seed| packed.numbers(seed, 1));
+            let logs = device().full([2, packed.tokens.len()], 4.0f32)?;
+            let mut dq = device().zeros::<f16, 3>(q.shape())?;
+            let [mut dk, mut dv] = [device().zeros::<f16, 3>(k.shape())?, device().zeros::<f16, 3>(k.shape())?];
+            let inputs = [q.view(), k.view(), v.view(), y.view(), dy.view()];
+            let (starts, longest) = ([packed.starts.view(); 2], [packed.longest; 2]);
+            let results = [dq.view_mut(), dk.view_mut(), dv.view_mut()];
+            let gradients = Gradients::new(0.2).causal(true).deterministic(true);
+            gradients.launch_packed(&device().default_stream(), inputs, logs.view(), starts, longest, results)?;
+            Ok([bits(&dq)?, bits(&dk)?, bits(&dv)?])
+        })
     })
 }
 

@@ -6,6 +6,7 @@ use std::ops::Range;
 use cutlet as ct;
 use cutlet::DeviceArray;
 use cutlet::element::{bf16, f8e4m3fn, f16};
+use cutlet::packed::{PackedView, u4};
 use cutlet_kernels::batch_invariant;
 use cutlet_kernels::gguf::{Blocks, product_with};
 use cutlet_kernels::images::Convolution;
@@ -17,21 +18,83 @@ use cutlet_kernels::moe::{Router, Scores};
 use cutlet_kernels::norms::{HyperConnections, group_norm_backward};
 use cutlet_kernels::numbers::{Rounded, quantize_rows};
 use cutlet_kernels::products::matmul;
+use cutlet_kernels::products::packed::{Order, PackedWeights};
 
 use super::{BATCH, agree_in_bits, always, bits, of_rows, part, same, same_bits};
 use crate::support::{Numbers, device, random};
 
-/// All rows are those of the second of three groups.
+/// Returns the first rows of three groups of a batch in a range, and the end. `each`: rows of an
+/// element of the batch.
+fn offsets(range: &Range<usize>, each: usize) -> ct::Result<DeviceArray<i32, 1>> {
+    let offset = |at: usize| each * (at.clamp(range.start, range.end) - range.start);
+    device().array(&[0, 5, 41, BATCH].map(|at| offset(at) as i32), [4])
+}
+
 #[test]
 fn products_of_groups() -> ct::Result<()> {
     let [terms, columns] = if device().target().is_some() { [1024, 768] } else { [64, 48] };
     let (weights, _) = random::<f16, 3>(3, [3, terms, columns], 0.1)?;
     batch_invariant(|| {
-        same_bits(of_rows::<f16, f16, 2, 2>(([1, terms], [1, columns]), |stream, x, y| {
-            let rows = x.shape()[0] as i32;
-            let offsets = device().array(&[0, 0, rows, rows], [4])?;
-            matmul().launch_grouped(stream, x, weights.view(), offsets.view(), y)
-        }))
+        same(|range| {
+            let x = part::<f16, 2>(7, [1, terms], &range);
+            let mut y = device().zeros::<f16, 2>([range.len(), columns])?;
+            let (stream, offsets) = (device().default_stream(), offsets(&range, 1)?);
+            matmul().launch_grouped(&stream, x.view(), weights.view(), offsets.view(), y.view_mut())?;
+            bits(&y)
+        })
+    })
+}
+
+#[test]
+fn packed_products_of_groups() -> ct::Result<()> {
+    let [terms, columns] = if device().target().is_some() { [1024, 776] } else { [96, 72] };
+    let (shape, mut numbers) = ([3, terms, columns], Numbers::new(3));
+    let of_words = PackedView::<u4, 3>::words(shape);
+    let words: Vec<u32> = (0..of_words.iter().product()).map(|_| numbers.word()).collect();
+    let words = device().array(&words, of_words)?;
+    let (scales, _) = random::<f16, 3>(4, [3, terms / 32, columns], 0.1)?;
+    batch_invariant(|| {
+        same(|range| {
+            let x = part::<f16, 2>(5, [1, terms], &range);
+            let mut y = device().zeros::<f16, 2>([range.len(), columns])?;
+            let codes = PackedView::<u4, 3>::new(words.view(), shape)?;
+            let weights = PackedWeights::new(codes, scales.view(), 32, Order::InputsOutputs)?.centered();
+            let (stream, offsets) = (device().default_stream(), offsets(&range, 1)?);
+            matmul().launch_grouped_packed(&stream, x.view(), weights, offsets.view(), y.view_mut())?;
+            bits(&y)
+        })
+    })
+}
+
+/// Rows of an element of the batch: groups of a batch have more than 64 rows on average, for which
+/// the default tile is another one.
+const ROWS_OF_SCALED: usize = 5;
+
+/// Returns rows of scaled products of shape (elements of the batch, rows, terms), and the scales of
+/// their blocks of terms.
+fn scaled(range: &Range<usize>, terms: usize) -> ct::Result<(DeviceArray<f8e4m3fn, 3>, DeviceArray<f32, 2>)> {
+    let (rows, blocks) = (range.len() * ROWS_OF_SCALED, terms.div_ceil(128));
+    let scales = part::<f32, 3>(5, [1, ROWS_OF_SCALED, blocks], range).to_vec()?;
+    let scales = device().from_fn([blocks, rows], |[block, row]| scales[row * blocks + block])?;
+    Ok((part(1, [1, ROWS_OF_SCALED, terms], range), scales))
+}
+
+#[test]
+fn scaled_products_of_groups() -> ct::Result<()> {
+    let [terms, columns] = if device().target().is_some() { [1000, 776] } else { [200, 136] };
+    let blocks = [terms, columns].map(|extent: usize| extent.div_ceil(128));
+    let (weights, _) = random::<f8e4m3fn, 3>(3, [3, columns, terms], 1.0)?;
+    let (of_blocks, _) = random::<f32, 3>(4, [3, blocks[0], blocks[1]], 0.1)?;
+    batch_invariant(|| {
+        same(|range| {
+            let (x, scales) = scaled(&range, terms)?;
+            let x = x.reshape([range.len() * ROWS_OF_SCALED, terms])?;
+            let mut y = device().zeros::<f32, 2>([x.shape()[0], columns])?;
+            let (a, b) = ((x, scales.view()), (weights.view().permute([0, 2, 1])?, of_blocks.view()));
+            let (stream, offsets) = (device().default_stream(), offsets(&range, ROWS_OF_SCALED)?);
+            matmul().launch_scaled_grouped(&stream, a, b, offsets.view(), y.view_mut())?;
+            bits(&y)
+        })
     })
 }
 
@@ -40,17 +103,13 @@ fn products_with_scales_of_blocks() -> ct::Result<()> {
     let [terms, columns] = if device().target().is_some() { [1024, 768] } else { [256, 128] };
     let (weights, _) = random::<f8e4m3fn, 2>(3, [columns, terms], 1.0)?;
     let (of_blocks, _) = random::<f32, 2>(4, [terms / 128, columns / 128], 0.1)?;
-    let (of_rows, _) = random::<f32, 2>(5, [BATCH, terms / 128], 0.1)?;
-    let of_rows = of_rows.to_vec()?;
     batch_invariant(|| {
         same(|range| {
-            let x = part::<f8e4m3fn, 2>(1, [1, terms], &range);
-            let chunks = terms / 128;
-            let scale = |[chunk, row]: [usize; 2]| of_rows[(range.start + row) * chunks + chunk];
-            let scales = device().from_fn([chunks, range.len()], scale)?;
-            let mut y = device().zeros::<f32, 2>([range.len(), columns])?;
+            let (x, scales) = scaled(&range, terms)?;
+            let x = x.reshape([range.len() * ROWS_OF_SCALED, terms])?;
+            let mut y = device().zeros::<f32, 2>([x.shape()[0], columns])?;
             let (stream, b) = (device().default_stream(), weights.view().transpose()?);
-            matmul().launch_scaled(&stream, (x.view(), scales.view()), (b, of_blocks.view()), y.view_mut())?;
+            matmul().launch_scaled(&stream, (x, scales.view()), (b, of_blocks.view()), y.view_mut())?;
             bits(&y)
         })
     })

@@ -3,10 +3,15 @@
 
 mod attention;
 mod code;
+mod experts;
 mod layers;
+mod packed_cache;
 mod products;
+mod quantized;
 mod recurrent;
+mod recurrent_gradients;
 mod rows;
+mod segments;
 mod steps;
 
 use std::ops::Range;
@@ -24,9 +29,25 @@ pub const BATCH: usize = 64;
 /// Rows that are compared.
 const ROWS: [usize; 3] = [0, 17, BATCH - 1];
 
-/// Returns the bits of an array.
+/// Returns the bits of an array of finite numbers: infinities and NaNs are independent of the order
+/// of sums.
+#[track_caller]
 pub fn bits<T: Element, const R: usize>(array: &DeviceArray<T, R>) -> ct::Result<Vec<u64>> {
-    Ok(array.to_vec()?.into_iter().map(Element::to_bits).collect())
+    let all = array.to_vec()?;
+    assert!(all.iter().all(|x| x.to_f64().is_finite()), "results that are not finite");
+    Ok(all.into_iter().map(Element::to_bits).collect())
+}
+
+/// Returns the results of each row, one row after another. `results`: those of all rows, of several
+/// arrays.
+pub fn row_by_row(results: &[Vec<u64>], rows: usize) -> Vec<u64> {
+    let of = |row: usize| {
+        results.iter().flat_map(move |of| {
+            let each = of.len() / rows;
+            of[row * each..][..each].iter().copied()
+        })
+    };
+    (0..rows).flat_map(of).collect()
 }
 
 /// Returns some rows of a batch of random numbers, in an array of their own. `shape`: that of a

@@ -1,8 +1,8 @@
 //! Recurrences: the batch is the sequences.
 
 use cutlet as ct;
-use cutlet::DeviceArray;
 use cutlet::element::bf16;
+use cutlet::{DeviceArray, Element};
 use cutlet_kernels::batch_invariant;
 use cutlet_kernels::recurrent::{
     DeltaInputs, GatedDeltaRule, KimiDelta, LogLinearInputs, Mamba2, Mamba2Inputs, SelectiveInputs, SelectiveScan,
@@ -17,14 +17,14 @@ const TOKENS: usize = 70;
 const HEADS: usize = 2;
 
 /// Returns an array of numbers from `least` on, some units long.
-fn between<const R: usize>(
+pub fn between<T: Element, const R: usize>(
     seed: u64,
     shape: [usize; R],
     range: &std::ops::Range<usize>,
     [least, unit]: [f32; 2],
-) -> ct::Result<DeviceArray<f32, R>> {
+) -> ct::Result<DeviceArray<T, R>> {
     let x = part::<f32, R>(seed, shape, range);
-    let values: Vec<f32> = x.to_vec()?.iter().map(|x| least + (x + 2.0) / 4.0 * unit).collect();
+    let values: Vec<T> = x.to_vec()?.iter().map(|x| T::from_f64(f64::from(least + (x + 2.0) / 4.0 * unit))).collect();
     device().array(&values, x.shape())
 }
 
