@@ -1,5 +1,7 @@
 //! Random products in whole numbers, tile by tile as the kernels go.
 
+use cutlet_reference::Whole;
+
 use super::form::{Epilogue, Form, Product, Walk, Way};
 use super::kernel::ENOUGH;
 
@@ -13,6 +15,10 @@ pub struct Matrix {
 impl Matrix {
     fn at(&self, i: usize, j: usize) -> i64 {
         if i < self.size[0] && j < self.size[1] { self.data[i * self.size[1] + j] } else { 0 }
+    }
+
+    fn whole(&self) -> Whole<'_> {
+        Whole { size: self.size, data: &self.data }
     }
 
     /// As the kernel uses it.
@@ -29,16 +35,9 @@ fn bounded(x: i64, limit: i64) -> i64 {
 }
 
 /// `acc += left × right` of one tile of k.
-fn add(acc: &mut [i64], left: &Matrix, right: &Matrix, [tm, tn, tk]: [usize; 3], at: [usize; 3], sign: i64) {
-    let [i0, j0, k0] = [at[0] * tm, at[1] * tn, at[2] * tk];
-    for i in 0..tm.min(left.size[0].saturating_sub(i0)) {
-        for k in 0..tk.min(left.size[1].saturating_sub(k0)) {
-            let factor = sign * left.at(i0 + i, k0 + k);
-            for j in 0..tn.min(right.size[1].saturating_sub(j0)) {
-                acc[i * tn + j] += factor * right.at(k0 + k, j0 + j);
-            }
-        }
-    }
+fn add(acc: &mut [i64], left: &Matrix, right: &Matrix, tile: [usize; 3], at: [usize; 3], sign: i64) {
+    let first = [0, 1, 2].map(|axis| at[axis] * tile[axis]);
+    cutlet_reference::add_tile(acc, left.whole(), right.whole(), tile, first, sign);
 }
 
 /// The sum for one tile of the result, also where it sticks out.
