@@ -7,6 +7,7 @@ use cutlet::element::CastTo;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -58,17 +59,11 @@ fn levels<T: Element + CastTo<f32>>(session: Session) -> Result<()> {
         let mut y = session.device().zeros::<f32, 2>([queries, d])?;
         let grid = [queries.div_ceil(TILE[0])];
         session.launch(levels_kernel::<T>, grid, ((&device_x, &device_keys), (&levels, &fades), &mut y))?;
-        let weights: Vec<f64> = (0..queries * count)
-            .map(|at| {
-                let (i, j) = (at / count, at % count);
-                let score: f64 = (0..d).map(|k| x[i * d + k].to_f64() * keys[j * d + k].to_f64()).sum();
-                (score + level[j].to_f64()) * f64::from(fade[j]) + level[j].to_f64()
-            })
-            .collect();
-        session.check("sums", &y, &|[i, c]| {
-            let terms = (0..count).map(|j| weights[i * count + j] * keys[j * d + c].to_f64());
-            Want::exactly(terms.sum::<f64>() as f32)
-        })?;
+        let (x, keys, level) = (numbers(&x), numbers(&keys), numbers(&level));
+        let scores = Product::new(session, [queries, count, d], |i, k| x[i * d + k], |k, j| keys[j * d + k]);
+        let weight = |i: usize, j: usize| (scores.at([i, j]) + level[j]) * f64::from(fade[j]) + level[j];
+        let sums = Product::new(session, [queries, d, count], weight, |j, c| keys[j * d + c]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -105,12 +100,11 @@ fn nearest(session: Session) -> Result<()> {
         let (device_squares, mut y) = (session.array(&squares, [centres])?, session.unwritten::<i32, 1>([count])?);
         let arrays = (&device_x, &device_c, &device_squares);
         session.launch(nearest_kernel, [count.div_ceil(m)], (arrays, &mut y, Constant([m, n, d])))?;
+        let (x, c) = (numbers(&x), numbers(&c));
+        let products = Product::new(session, [count, centres, d], |i, k| x[i * d + k], |k, j| c[j * d + k]);
         session.check("labels", &y, &|[i]| {
-            let distance = |j: usize| {
-                let product: f32 = (0..d).map(|k| x[i * d + k].to_f32() * c[j * d + k].to_f32()).sum();
-                squares[j] - 2.0 * product
-            };
-            let first = (0..centres).fold((f32::INFINITY, 0), |(least, at), j| match distance(j) {
+            let distance = |j: usize| f64::from(squares[j]) - 2.0 * products.at([i, j]);
+            let first = (0..centres).fold((f64::INFINITY, 0), |(least, at), j| match distance(j) {
                 value if value < least => (value, j),
                 _ => (least, at),
             });

@@ -6,6 +6,7 @@ use anyhow::Result;
 use cutlet as ct;
 use cutlet::prelude::*;
 
+use crate::expected::{Product, matrix, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -24,6 +25,11 @@ pub fn number(at: usize, seed: usize) -> i32 {
     ((at * 2_654_435_761 + seed * 40_503) >> 7 & 0xffff) as i32 % 3 - 1
 }
 
+/// Returns [`number`] of the first places.
+fn halves(count: usize, seed: usize) -> Vec<f16> {
+    (0..count).map(|at| f16::from_f32(number(at, seed) as f32)).collect()
+}
+
 /// Returns the sum of `count` terms.
 pub fn sum(count: usize, term: impl Fn(usize) -> f64) -> f64 {
     (0..count).map(term).sum()
@@ -40,17 +46,14 @@ fn both_directions(session: Session) -> Result<()> {
         y.store((ct::bid(0), 0), acc);
     }
     for [rows, keys, m, n, d] in [[150, 200, 128, 64, 64], [70, 90, 64, 32, 32], [64, 160, 64, 96, 128]] {
-        let (a, b) = (|i: usize, l: usize| number(i * d + l, 1), |j: usize, l: usize| number(j * d + l, 2));
-        let half = |x: i32| f16::from_f32(x as f32);
-        let host_a: Vec<f16> = (0..rows * d).map(|at| half(a(at / d, at % d))).collect();
-        let host_b: Vec<f16> = (0..keys * d).map(|at| half(b(at / d, at % d))).collect();
+        let (host_a, host_b) = (halves(rows * d, 1), halves(keys * d, 2));
         let (device_a, device_b) = (session.array(&host_a, [rows, d])?, session.array(&host_b, [keys, d])?);
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
         session.launch(kernel, [rows.div_ceil(m)], (&device_a, &device_b, &mut y, ct::Constant([m, n, d])))?;
-        session.check("sums", &y, &|[i, c]| {
-            let score = |j| sum(d, |l| f64::from(a(i, l) * b(j, l)));
-            Want::exactly(sum(keys, |j| score(j) * f64::from(b(j, c))) as f32)
-        })?;
+        let (a, b) = (numbers(&host_a), numbers(&host_b));
+        let scores = Product::new(session, [rows, keys, d], |i, l| a[i * d + l], |l, j| b[j * d + l]);
+        let sums = Product::new(session, [rows, d, keys], |i, j| scores.at([i, j]), |j, c| b[j * d + c]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -85,9 +88,7 @@ fn listed_tiles(session: Session) -> Result<()> {
         [([130, 300, 128, 128, 32], 2), ([70, 150, 32, 32, 64], 1), ([130, 300, 128, 128, 64], 1)];
     for ([rows, keys, m, n, d], tiles) in shapes {
         let (tall, wide) = (rows.div_ceil(m), keys.div_ceil(n * tiles));
-        let half = |x: i32| f16::from_f32(x as f32);
-        let host = |count: usize, seed: usize| (0..count * d).map(|at| half(number(at, seed))).collect::<Vec<f16>>();
-        let (host_q, host_k, host_v) = (host(rows, 1), host(keys, 2), host(keys, 3));
+        let (host_q, host_k, host_v) = (halves(rows * d, 1), halves(keys * d, 2), halves(keys * d, 3));
         let q = session.array(&host_q, [rows, d])?;
         let (k, v) = (session.array(&host_k, [keys, d])?, session.array(&host_v, [keys, d])?);
         let list_at = |i: usize, at: usize| (i + wide - at) % wide;
@@ -98,17 +99,15 @@ fn listed_tiles(session: Session) -> Result<()> {
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
         let arguments = ([&q, &k, &v], (&list, &counts), &mut y, ct::Constant(([m, n, d], tiles)));
         session.launch(kernel, [tall], arguments)?;
-        let x = |host: &[f16], row: usize, l: usize| host[row * d + l].to_f64();
+        let (q, k, v) = (numbers(&host_q), numbers(&host_k), numbers(&host_v));
+        let scores = Product::new(session, [rows, keys, d], |i, l| q[i * d + l], |l, j| k[j * d + l]);
         let seen = |i: usize, j: usize| (0..count(i / m)).any(|at| j / (n * tiles) == list_at(i / m, at));
-        let weight = |i: usize, j: usize| match seen(i, j) {
-            true => sum(d, |l| x(&host_q, i, l) * x(&host_k, j, l)).exp2(),
-            false => 0.0,
-        };
-        let weights: Vec<f64> = (0..rows * keys).map(|at| weight(at / keys, at % keys)).collect();
+        let weight = |i: usize, j: usize| if seen(i, j) { scores.at([i, j]).exp2() } else { 0.0 };
+        // The last column is the sum of the weights.
+        let value = |j: usize, c: usize| if c < d { v[j * d + c] } else { 1.0 };
+        let sums = Product::new(session, [rows, d + 1, keys], weight, value);
         session.check("weighted sums", &y, &|[i, c]| {
-            let weights = &weights[i * keys..][..keys];
-            let total: f64 = weights.iter().sum();
-            let value = sum(keys, |j| weights[j] * x(&host_v, j, c));
+            let (value, total) = (sums.at([i, c]), sums.at([i, d]));
             Want::Within { value: if total > 0.0 { value / total } else { 0.0 }, error: 1e-2 }
         })?;
     }
@@ -148,10 +147,11 @@ fn bytes(session: Session) -> Result<()> {
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
         let arguments = ((&device_q, &device_k, &device_v), &mut y, ct::Constant(([m, n, d], ordered)));
         session.launch(kernel, [rows.div_ceil(m)], arguments)?;
-        session.check("sums", &y, &|[i, c]| {
-            let weight = |j| f8e4m3fn::from_f32(sum(d, |l| f64::from(q(i, l) * k(j, l))) as f32).to_f64();
-            Want::exactly(sum(keys, |j| weight(j) * f64::from(v(j, c))) as f32)
-        })?;
+        let (q, k, v) = (numbers(&host_q), numbers(&host_k), matrix([keys, d], |j, c| f64::from(v(j, c))));
+        let scores = Product::new(session, [rows, keys, d], |i, l| q[i * d + l], |l, j| k[j * d + l]);
+        let weight = |i: usize, j: usize| f8e4m3fn::from_f32(scores.at([i, j]) as f32).to_f64();
+        let sums = Product::new(session, [rows, d, keys], weight, |j, c| v[j * d + c]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -176,21 +176,19 @@ fn scaled_rows(session: Session) -> Result<()> {
     for ([rows, terms, m, n, block], ahead) in
         [([150, 192, 128, 64, 64], true), ([150, 192, 128, 64, 64], false), ([70, 70, 32, 32, 32], true)]
     {
-        let (a, b) = (|i: usize, l: usize| number(i * terms + l, 6), |l: usize, j: usize| number(l * n + j, 7));
+        let (host_a, host_b) = (halves(rows * terms, 6), halves(terms * n, 7));
         let blocks = terms.div_ceil(block);
         let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);
-        let half = |x: i32| f16::from_f32(x as f32);
-        let host_a: Vec<f16> = (0..rows * terms).map(|at| half(a(at / terms, at % terms))).collect();
-        let host_b: Vec<f16> = (0..terms * n).map(|at| half(b(at / n, at % n))).collect();
         let host_scales: Vec<f32> = (0..blocks * rows).map(|at| scale(at / rows, at % rows) as f32).collect();
         let (device_a, device_b) = (session.array(&host_a, [rows, terms])?, session.array(&host_b, [terms, n])?);
         let scales = session.array(&host_scales, [blocks, rows])?;
         let mut y = session.unwritten::<f32, 2>([rows, n])?;
         let arguments = ((&device_a, &device_b), &scales, &mut y, ct::Constant(([m, n, block], ahead)));
         session.launch(kernel, [rows.div_ceil(m)], arguments)?;
-        session.check("sums", &y, &|[i, j]| {
-            Want::exactly(sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i)) as f32)
-        })?;
+        let (a, b) = (numbers(&host_a), numbers(&host_b));
+        let scaled = |i: usize, l: usize| a[i * terms + l] * scale(l / block, i);
+        let sums = Product::new(session, [rows, n, terms], scaled, |l, j| b[l * n + j]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -217,34 +215,30 @@ fn blocks_of_tiles(session: Session) -> Result<()> {
     for ([rows, keys], [m, n, d, e], limit) in
         [([600, 330], [64, 64, 64, 64], 13), ([300, 200], [128, 80, 256, 256], 25)]
     {
-        let at = |seed: usize, width: usize| move |i: usize, l: usize| number(i * width + l, seed);
-        let (a, b, v) = (at(21, d), at(22, d), at(23, e));
-        let half = |x: i32| f16::from_f32(x as f32);
-        let host = |count: usize, width: usize, x: &dyn Fn(usize, usize) -> i32| -> Vec<f16> {
-            (0..count * width).map(|at| half(x(at / width, at % width))).collect()
-        };
-        let device_a = session.array(&host(rows, d, &a), [rows, d])?;
-        let (device_b, device_v) =
-            (session.array(&host(keys, d, &b), [keys, d])?, session.array(&host(keys, e, &v), [keys, e])?);
+        let (host_a, host_b, host_v) = (halves(rows * d, 21), halves(keys * d, 22), halves(keys * e, 23));
+        let device_a = session.array(&host_a, [rows, d])?;
+        let (device_b, device_v) = (session.array(&host_b, [keys, d])?, session.array(&host_v, [keys, e])?);
         let mut y = session.unwritten::<f32, 2>([rows, e])?;
         let form = ct::Constant(([m, n, d, e], limit));
         session.launch(kernel, [2], ((&device_a, &device_b, &device_v), &mut y, form))?;
-        let row = |i: usize| {
-            let scores: Vec<i32> = (0..keys).map(|j| (0..d).map(|l| a(i, l) * b(j, l)).sum()).collect();
-            let mut sums = vec![0i32; e];
-            for (tile, scores) in scores.chunks(n).enumerate() {
+        let (a, b, v) = (numbers(&host_a), numbers(&host_b), numbers(&host_v));
+        let scores = Product::new(session, [rows, keys, d], |i, l| a[i * d + l], |l, j| b[j * d + l]);
+        // Each tile changes the signs of the sums of the tiles before it, or does not.
+        let signed = |i: usize| {
+            let mut row: Vec<f64> = (0..keys).map(|j| scores.at([i, j])).collect();
+            let mut sign = 1.0;
+            for tile in row.chunks_mut(n).rev() {
                 // Rows after the last one are zeros.
-                let most = scores.iter().copied().chain((scores.len() < n).then_some(0)).max().unwrap_or(0);
-                let turn = if most > limit { -1 } else { 1 };
-                for (c, sum) in sums.iter_mut().enumerate() {
-                    let terms = scores.iter().enumerate().map(|(j, score)| score * v(tile * n + j, c));
-                    *sum = turn * *sum + terms.sum::<i32>();
-                }
+                let least = if tile.len() < n { 0.0 } else { f64::NEG_INFINITY };
+                let most = tile.iter().copied().fold(least, f64::max);
+                tile.iter_mut().for_each(|score| *score *= sign);
+                sign *= if most > f64::from(limit) { -1.0 } else { 1.0 };
             }
-            sums
+            row
         };
-        let want: Vec<Vec<i32>> = (0..rows).map(row).collect();
-        session.check("sums", &y, &|[i, c]| Want::exactly(want[i][c] as f32))?;
+        let signed: Vec<f64> = session.expected(|| (0..rows).flat_map(signed).collect());
+        let sums = Product::new(session, [rows, e, keys], |i, j| signed[i * keys + j], |j, c| v[j * e + c]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -274,11 +268,11 @@ fn scaled_tiles(session: Session) -> Result<()> {
     let [m, n, block] = [128, 256, 32];
     // Rows of scales that begin at multiples of 16 are auxiliary loads.
     for (rows, terms, pairs) in [(1500, 32, false), (1500, 90, false), (1456, 96, false), (1456, 96, true)] {
-        let (a, b) = (|i: usize, l: usize| number(i * terms + l, 8), |l: usize, j: usize| number(j * terms + l, 9));
+        let small = |count: usize, seed: usize| -> Vec<f8e4m3fn> {
+            (0..count).map(|at| f8e4m3fn::from_f32(number(at, seed) as f32)).collect()
+        };
+        let (host_a, host_b) = (small(rows * terms, 8), small(n * terms, 9));
         let scale = |k: usize, i: usize| 2f64.powi((k * 5 + i) as i32 % 7 - 3);
-        let small = |x: i32| f8e4m3fn::from_f32(x as f32);
-        let host_a: Vec<f8e4m3fn> = (0..rows * terms).map(|at| small(a(at / terms, at % terms))).collect();
-        let host_b: Vec<f8e4m3fn> = (0..n * terms).map(|at| small(b(at % terms, at / terms))).collect();
         let host_scales: Vec<f32> =
             (0..terms.div_ceil(block) * rows).map(|at| scale(at / rows, at % rows) as f32).collect();
         let (device_a, device_b) = (session.array(&host_a, [rows, terms])?, session.array(&host_b, [n, terms])?);
@@ -287,10 +281,10 @@ fn scaled_tiles(session: Session) -> Result<()> {
         let arguments = ((&device_a, device_b.transpose()?), &scales, &mut y, ct::Constant([m, n, block]));
         let hints = if pairs { ct::Hints::new().num_ctas(2) } else { ct::Hints::new() };
         session.launch_with(hints, kernel, [2], arguments)?;
-        session.check("sums", &y, &|[i, j]| {
-            let sum = sum(terms, |l| f64::from(a(i, l) * b(l, j)) * scale(l / block, i));
-            Want::exactly(bf16::from_f32(sum as f32))
-        })?;
+        let (a, b) = (numbers(&host_a), numbers(&host_b));
+        let scaled = |i: usize, l: usize| a[i * terms + l] * scale(l / block, i);
+        let sums = Product::new(session, [rows, n, terms], scaled, |l, j| b[j * terms + l]);
+        session.check("sums", &y, &|at| Want::exactly(bf16::from_f32(sums.at(at) as f32)))?;
     }
     Ok(())
 }
@@ -316,16 +310,19 @@ fn branches(session: Session) -> Result<()> {
     for ([rows, terms, m, n, block], again) in
         [([500, 192, 128, 64, 64], false), ([500, 192, 128, 64, 64], true), ([150, 90, 32, 32, 32], false)]
     {
-        let (a, b) = (|i: usize, l: usize| number(i * terms + l, 10), |l: usize, j: usize| number(l * n + j, 11));
-        let half = |x: i32| f16::from_f32(x as f32);
-        let device_a = session.device().from_fn([rows, terms], |[i, l]| half(a(i, l)))?;
-        let device_b = session.device().from_fn([terms, n], |[l, j]| half(b(l, j)))?;
+        let (host_a, host_b) = (halves(rows * terms, 10), halves(terms * n, 11));
+        let device_a = session.device().from_fn([rows, terms], |[i, l]| host_a[i * terms + l])?;
+        let device_b = session.device().from_fn([terms, n], |[l, j]| host_b[l * n + j])?;
         let mut y = session.unwritten::<f32, 2>([rows, n])?;
         let arguments = ((&device_a, &device_b), &mut y, ct::Constant(([m, n, block], again)));
         session.launch(kernel, [rows.div_ceil(2 * m)], arguments)?;
-        session.check("sums", &y, &|[i, j]| {
-            let product = |l: usize| f64::from(a(i, l) * b(l, j));
-            let (near, far) = (sum(block, product), sum(terms - block, |l| product(l + block)));
+        let (a, b) = (numbers(&host_a), numbers(&host_b));
+        let part = |l: usize, count: usize| {
+            Product::new(session, [rows, n, count], |i, k| a[i * terms + l + k], |k, j| b[(l + k) * n + j])
+        };
+        let (near, far) = (part(0, block), part(block, terms - block));
+        session.check("sums", &y, &|at| {
+            let (i, near, far) = (at[0], near.at(at), far.at(at));
             Want::exactly(if i / m % 3 < 2 { near + far * if again { 2.0 } else { 1.0 } } else { near + 1.0 } as f32)
         })?;
     }

@@ -8,6 +8,7 @@ use cutlet::prelude::*;
 use cutlet::{AtomicOptions, GatherOptions, Scope};
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want, unwritten};
 use crate::schedules::says;
 
@@ -36,8 +37,9 @@ pub fn register(suite: &mut Suite) {
 /// Matrices of whole numbers, on the host and on the device.
 struct Factors {
     sides: [usize; 3],
-    a: Vec<f16>,
-    b: Vec<f16>,
+    a: Vec<f64>,
+    b: Vec<f64>,
+    product: Product,
     on: (ct::DeviceArray<f16, 2>, ct::DeviceArray<f16, 2>),
 }
 
@@ -45,13 +47,14 @@ impl Factors {
     fn new(session: Session, [m, n, k]: [usize; 3]) -> Result<Factors> {
         let (a, b) = (random::<f16>(1, m * k, Spread::Whole(3)), random::<f16>(2, k * n, Spread::Whole(3)));
         let on = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
-        Ok(Factors { sides: [m, n, k], a, b, on })
+        let (a, b) = (numbers(&a), numbers(&b));
+        let product = session.expected(|| Product::of(&a, &b, [m, n, k]));
+        Ok(Factors { sides: [m, n, k], a, b, product, on })
     }
 
-    /// An element of the product over a part of the terms.
-    fn product(&self, [i, j]: [usize; 2], terms: std::ops::Range<usize>) -> f32 {
-        let [_, n, k] = self.sides;
-        terms.map(|l| self.a[i * k + l].to_f64() * self.b[l * n + j].to_f64()).sum::<f64>() as f32
+    /// An element of the product.
+    fn product(&self, at: [usize; 2]) -> f32 {
+        self.product.at(at) as f32
     }
 }
 
@@ -81,7 +84,7 @@ fn leading(session: Session, tile: [usize; 3], hints: ct::Hints) -> Result<()> {
     session.launch_with(hints, kernel, grid, arguments)?;
     session.check("product", &c, &|[i, j]| {
         let done = ((i / tile[0] * tile[0]) as i32) < ends[j / tile[1]];
-        Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+        Want::exactly(if done { factors.product([i, j]) } else { unwritten::<f32>() })
     })?;
     let arguments = ((a, b), &device_ends, &mut c, ct::Constant(tile));
     says(session, || ct::inspect(kernel, arguments).hints(hints).target(ct::Target::SM_90A).schedule(), &["tma_load"])
@@ -104,7 +107,7 @@ fn uniform(session: Session) -> Result<()> {
         session.launch_with(hints, kernel, [2, n.div_ceil(tile[1])], arguments)?;
         session.check("product", &c, &|[i, j]| {
             let done = j / tile[1] * tile[1] < end;
-            Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+            Want::exactly(if done { factors.product([i, j]) } else { unwritten::<f32>() })
         })?;
         let arguments = ((a, b), &ends, &mut c, ct::Constant(tile));
         says(
@@ -133,8 +136,9 @@ fn attention(session: Session) -> Result<()> {
     let [rows, keys, d] = [300, 200, 64];
     let (q, k) = (random::<f16>(5, rows * d, Spread::Whole(2)), random::<f16>(6, keys * d, Spread::Whole(2)));
     let (device_q, device_k) = (session.array(&q, [rows, d])?, session.array(&k, [keys, d])?);
-    let score = |i: usize, j: usize| (0..d).map(|l| q[i * d + l].to_f64() * k[j * d + l].to_f64()).sum::<f64>();
-    let scores: Vec<f64> = (0..rows * keys).map(|place| score(place / keys, place % keys)).collect();
+    let (q, k) = (numbers(&q), numbers(&k));
+    let scores = Product::new(session, [rows, keys, d], |i, l| q[i * d + l], |l, j| k[j * d + l]);
+    let sums = Product::new(session, [rows, d, keys], |i, j| scores.at([i, j]), |j, c| k[j * d + c]);
     for (end, m) in [(130, 64), (130, 128), (0, 128), (300, 128)] {
         let ends = session.array(&[end as i32], [1])?;
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
@@ -144,7 +148,7 @@ fn attention(session: Session) -> Result<()> {
             if i / m * m >= end {
                 return Want::exactly(unwritten::<f32>());
             }
-            Want::exactly((0..keys).map(|j| scores[i * keys + j] * k[j * d + c].to_f64()).sum::<f64>() as f32)
+            Want::exactly(sums.at([i, c]) as f32)
         })?;
         let arguments = ((&device_q, &device_k), &ends, &mut y, tile);
         says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])?;
@@ -167,12 +171,12 @@ fn between(session: Session) -> Result<()> {
         let [mut c, mut d] = [session.unwritten::<f32, 2>([m, n])?, session.unwritten::<f32, 2>([m, n])?];
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
         session.launch(kernel, grid, ((a, b), &ends, [&mut c, &mut d], ct::Constant(tile)))?;
-        session.check("first", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
+        session.check("first", &c, &|place| Want::exactly(factors.product(place)))?;
         session.check("second", &d, &|[i, j]| {
             let blocks = [i / tile[0], j / tile[1]];
             let from = [blocks[1] * tile[0] + i % tile[0], blocks[0] * tile[1] + j % tile[1]];
             let inside = from[0] < m && from[1] < n;
-            let value = if inside { factors.product(from, 0..k) } else { 0.0 };
+            let value = if inside { factors.product(from) } else { 0.0 };
             Want::exactly(if blocks[0] + blocks[1] == 1 { unwritten::<f32>() } else { value })
         })?;
         let arguments = ((a, b), &ends, [&mut c, &mut d], ct::Constant(tile));
@@ -200,7 +204,7 @@ fn in_a_loop(session: Session) -> Result<()> {
     session.launch(kernel, [4, 2], ((a, b), &device_ends, &mut c, ct::Constant(tile)))?;
     session.check("product", &c, &|[i, j]| {
         let ends_early = (0..k.div_ceil(tile[2])).any(|l| (l * 2 + i / tile[0]) as i32 == ends[j / tile[1]]);
-        Want::exactly(if ends_early { unwritten::<f32>() } else { factors.product([i, j], 0..k) })
+        Want::exactly(if ends_early { unwritten::<f32>() } else { factors.product([i, j]) })
     })?;
     let arguments = ((a, b), &device_ends, &mut c, ct::Constant(tile));
     says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])
@@ -228,7 +232,7 @@ fn persistent_tiles(session: Session) -> Result<()> {
         session.launch(kernel, [2], ((a, b), &device_left_out, &mut c, ct::Constant(tile)))?;
         session.check("product", &c, &|[i, j]| {
             let done = left_out[i / tile[0] * columns + j / tile[1]] == 0;
-            Want::exactly(if done { factors.product([i, j], 0..k) } else { unwritten::<f32>() })
+            Want::exactly(if done { factors.product([i, j]) } else { unwritten::<f32>() })
         })?;
         let arguments = ((a, b), &device_left_out, &mut c, ct::Constant(tile));
         says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])?;
@@ -253,9 +257,10 @@ fn loaded_before(session: Session) -> Result<()> {
     let (ends, (a, b)) = (session.array(&[2], [1])?, &factors.on);
     let mut c = session.unwritten::<f32, 2>([m, n])?;
     session.launch(kernel, [4, 2], ((a, b), &ends, &mut c, ct::Constant(tile)))?;
+    let left = |i: usize, l: usize| factors.a[i * k + l % tile[2]];
+    let sums = Product::new(session, factors.sides, left, |l, j| factors.b[l * n + j]);
     session.check("product", &c, &|[i, j]| {
-        let term = |l: usize| factors.a[i * k + l % tile[2]].to_f64() * factors.b[l * n + j].to_f64();
-        Want::exactly(if i < 128 { (0..k).map(term).sum::<f64>() as f32 } else { unwritten::<f32>() })
+        Want::exactly(if i < 128 { sums.at([i, j]) as f32 } else { unwritten::<f32>() })
     })
 }
 
@@ -296,7 +301,7 @@ fn waits(session: Session) -> Result<()> {
         let [mut parts, mut c] = [session.unwritten::<f32, 2>([m, n])?, session.unwritten::<f32, 2>([m, n])?];
         let mut flags = session.device().zeros([grid[1] * grid[2]])?;
         session.launch(kernel, grid, ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile)))?;
-        session.check("product", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
+        session.check("product", &c, &|place| Want::exactly(factors.product(place)))?;
         let arguments = ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile));
         says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])?;
     }
@@ -357,7 +362,7 @@ fn stream_k(session: Session) -> Result<()> {
             (session.unwritten::<f32, 3>([blocks, tile[0], tile[1]])?, session.unwritten::<f32, 2>([m, n])?);
         let mut flags = session.device().zeros([blocks])?;
         session.launch(kernel, [blocks], ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile)))?;
-        session.check("product", &c, &|place| Want::exactly(factors.product(place, 0..k)))?;
+        session.check("product", &c, &|place| Want::exactly(factors.product(place)))?;
         let arguments = ((a, b), (&mut parts, &mut flags), &mut c, ct::Constant(tile));
         says(session, || ct::inspect(kernel, arguments).target(ct::Target::SM_90A).schedule(), &["tma_load"])?;
     }

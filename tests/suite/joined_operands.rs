@@ -7,6 +7,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Parts of an operand.
@@ -111,20 +112,19 @@ fn product(session: Session, form: Form) -> Result<()> {
     let w_array = session.array(&w, [SIDE, STEPS * DEPTH])?;
     let mut y = session.unwritten::<f32, 2>([SIDE, SIDE])?;
     session.launch(kernel, [1], ((&arrays.0, &arrays.1), &w_array, &mut y, Constant(form)))?;
+    let (x, w) = (numbers(&x), numbers(&w));
     let element = |step: usize, at: [usize; 2]| {
         let part = parts.iter().rposition(|&(first, _)| first <= at[form.axis]).unwrap_or(0);
         let mut place = at.map(|place| place as i64);
         place[form.axis] += start(form.axis, step, part, parts[part].1) - parts[part].0 as i64;
         let inside = (0..2).all(|axis| (0..SHAPE[axis] as i64).contains(&place[axis]));
         let factor = if form.parts == Parts::Computed && part == 1 { 2.0 } else { 1.0 };
-        if inside { x[place[0] as usize * SHAPE[1] + place[1] as usize].to_f64() * factor } else { 0.0 }
+        if inside { x[place[0] as usize * SHAPE[1] + place[1] as usize] * factor } else { 0.0 }
     };
-    session.check("product of parts", &y, &|[i, j]| {
-        let (of_joined, of_other) = if form.right { (j, i) } else { (i, j) };
-        let term = |step: usize, k: usize| {
-            let at = if tile[0] == SIDE { [of_joined, k] } else { [k, of_joined] };
-            element(step, at) * w[of_other * STEPS * DEPTH + step * DEPTH + k].to_f64()
-        };
-        Want::nearest((0..STEPS).flat_map(|step| (0..DEPTH).map(move |k| term(step, k))).sum())
-    })
+    let joined = |of_joined: usize, k: usize| {
+        let (step, k) = (k / DEPTH, k % DEPTH);
+        element(step, if tile[0] == SIDE { [of_joined, k] } else { [k, of_joined] })
+    };
+    let product = Product::new(session, [SIDE, SIDE, STEPS * DEPTH], joined, |k, j| w[j * STEPS * DEPTH + k]);
+    session.check("product of parts", &y, &|[i, j]| Want::nearest(product.at(if form.right { [j, i] } else { [i, j] })))
 }

@@ -60,6 +60,7 @@ mod epilogue;
 mod exact;
 mod examples;
 mod exp_order;
+mod expected;
 mod extents;
 mod extents_product;
 mod float;

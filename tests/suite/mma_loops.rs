@@ -7,6 +7,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -103,19 +104,14 @@ fn masked(session: Session, mask: Mask) -> Result<()> {
         let mut y = session.unwritten::<f32, 2>([ROWS, d])?;
         let args = ((&q_array?, &k_array?, &v_array?), &mut y, LIMIT, Constant((tile, mask)));
         session.launch(kernel, [ROWS.div_ceil(m)], args)?;
-        let scores: Vec<f64> = (0..ROWS * KEYS)
-            .map(|at| {
-                let (row, key) = (at / KEYS, at % KEYS);
-                let score = dot(&q, &k, [row, key], d);
-                match (mask.holds(key as i32, row as i32, LIMIT), mask) {
-                    (true, _) => score,
-                    (false, Mask::Bias) => score + f64::from(HIDDEN),
-                    (false, _) => f64::from(HIDDEN),
-                }
-            })
-            .collect();
-        let value = |i: usize, j: usize| (0..KEYS).map(|key| scores[i * KEYS + key] * v[key * d + j].to_f64()).sum();
-        session.check("masked product", &y, &|[i, j]| Want::SumOf(value(i, j)))?;
+        let (scores, v) = (products(session, &q, &k, d), numbers(&v));
+        let score = |row: usize, key: usize| match (mask.holds(key as i32, row as i32, LIMIT), mask) {
+            (true, _) => scores.at([row, key]),
+            (false, Mask::Bias) => scores.at([row, key]) + f64::from(HIDDEN),
+            (false, _) => f64::from(HIDDEN),
+        };
+        let sums = Product::new(session, [ROWS, d, KEYS], score, |key, j| v[key * d + j]);
+        session.check("masked product", &y, &|at| Want::SumOf(sums.at(at)))?;
     }
     Ok(())
 }
@@ -142,8 +138,10 @@ fn argument_factor(session: Session) -> Result<()> {
         let [q, k, _] = data(d);
         let [q_array, k_array] = [(&q, ROWS), (&k, KEYS)].map(|(list, rows)| session.array(list, [rows, d]));
         let (q_array, k_array) = (q_array?, k_array?);
-        let scores: Vec<f64> = (0..ROWS * KEYS).map(|at| dot(&q, &k, [at / KEYS, at % KEYS], d)).collect();
-        let score = |row: usize, key: usize| if key < KEYS { scores[row * KEYS + key] } else { 0.0 };
+        let scores = products(session, &q, &k, d);
+        let score = |row: usize, key: usize| if key < KEYS { scores.at([row, key]) } else { 0.0 };
+        let k = numbers(&k);
+        let sums = Product::new(session, [ROWS, d, KEYS], score, |key, c| k[key * d + c]);
         // Zero, and a number that is larger than those of the code for positive factors.
         for factor in [0.25, -0.25, 0.0, 2f32.powi(42), 0.125] {
             let (mut most, mut y) = (session.unwritten::<f32, 1>([ROWS])?, session.unwritten::<f32, 2>([ROWS, d])?);
@@ -152,8 +150,7 @@ fn argument_factor(session: Session) -> Result<()> {
             let products =
                 |i: usize| (0..KEYS.next_multiple_of(n)).map(move |key| score(i, key) * 2.0 * f64::from(factor));
             session.check("maxima", &most, &|[i]| Want::SumOf(products(i).fold(f64::MIN, f64::max)))?;
-            let sum = |i: usize, c: usize| (0..KEYS).map(|key| score(i, key) * k[key * d + c].to_f64()).sum();
-            session.check("sums", &y, &|[i, c]| Want::SumOf(sum(i, c)))?;
+            session.check("sums", &y, &|at| Want::SumOf(sums.at(at)))?;
         }
     }
     Ok(())
@@ -195,7 +192,8 @@ fn operands(session: Session, form: &'static str) -> Result<()> {
         let args = ((&q_array?, &k_array?, &r_array), (&mut y, &mut most), 2.0, Constant((tile, form)));
         session.launch(kernel, [ROWS.div_ceil(m)], args)?;
         let scale = if form == "scaled" { 2.0 } else { 1.0 };
-        let score = |row: usize, key: usize| if key < KEYS { dot(&q, &k, [row, key], d) * scale } else { 0.0 };
+        let scores = products(session, &q, &k, d);
+        let score = |row: usize, key: usize| if key < KEYS { scores.at([row, key]) * scale } else { 0.0 };
         let sum = |i: usize, j: usize| (j..KEYS.next_multiple_of(n)).step_by(n).map(|key| score(i, key)).sum::<f64>();
         session.check("sums", &y, &|[i, j]| Want::SumOf(sum(i, j) + r[i * n + j].to_f64() * 2.0))?;
         let factor = if form == "factor" { 0.5 } else { 1.0 };
@@ -219,13 +217,14 @@ fn triangle(session: Session) -> Result<()> {
     let longest = 9;
     let a = random::<f16>(1, longest * TILE * TILE, Spread::Whole(2));
     let a_array = session.array(&a, [longest * TILE, TILE])?;
+    let all = products(session, &a[..TILE * TILE], &a, TILE);
     for (x, planes, batches) in [(1, 1, 1), (3, 1, 1), (9, 1, 1), (4, 2, 1), (5, 3, 1), (2, 5, 2), (7, 4, 3), (1, 7, 2)]
     {
         let mut y = session.unwritten::<f32, 4>([batches, planes, x * TILE, TILE])?;
         session.launch(kernel, [x, planes, batches], (&a_array, &mut y))?;
         let value = |row: usize, column: usize| {
             let keys = (0..=row / TILE).map(|block| block * TILE + column);
-            keys.map(|key| dot(&a, &a, [row % TILE, key], TILE)).sum::<f64>()
+            keys.map(|key| all.at([row % TILE, key])).sum::<f64>()
         };
         session.check("sums", &y, &|[batch, plane, row, column]| {
             Want::SumOf(value(row, column) + (batch * 8 + plane) as f64)
@@ -266,22 +265,23 @@ fn several_values(session: Session) -> Result<()> {
     let mut total = session.unwritten::<f32, 2>([TILE, 1])?;
     session.launch(kernel, [1], ([&q_array, &k_array, &v_array], (&mut first, &mut second, &mut total)))?;
     // Each earlier tile of keys counts half.
-    let weight =
-        |row: usize, key: usize| dot(&q, &k, [row, key], TILE).clamp(0.0, 3.0) * 0.5_f64.powi(2 - (key / TILE) as i32);
-    let weights: Vec<f64> = (0..TILE * 3 * TILE).map(|at| weight(at / (3 * TILE), at % (3 * TILE))).collect();
-    let rows: Vec<&[f64]> = weights.chunks(3 * TILE).collect();
-    let sum = |row: usize, column: usize| -> f64 {
-        rows[row].iter().enumerate().map(|(key, weight)| weight * v[key * 2 * WIDTH + column].to_f64()).sum()
-    };
-    session.check("first", &first, &|[i, j]| Want::SumOf(sum(i, j)))?;
-    session.check("second", &second, &|[i, j]| Want::SumOf(sum(i, WIDTH + j)))?;
-    session.check("total", &total, &|[i, _]| Want::SumOf(rows[i].iter().sum()))
+    let (scores, v) = (products(session, &q, &k, TILE), numbers(&v));
+    let weight = |row: usize, key: usize| scores.at([row, key]).clamp(0.0, 3.0) * 0.5_f64.powi(2 - (key / TILE) as i32);
+    // The last column is the sum of the weights.
+    let value = |key: usize, column: usize| if column < 2 * WIDTH { v[key * 2 * WIDTH + column] } else { 1.0 };
+    let sums = Product::new(session, [TILE, 2 * WIDTH + 1, 3 * TILE], weight, value);
+    session.check("first", &first, &|[i, j]| Want::SumOf(sums.at([i, j])))?;
+    session.check("second", &second, &|[i, j]| Want::SumOf(sums.at([i, WIDTH + j])))?;
+    session.check("total", &total, &|[i, _]| Want::SumOf(sums.at([i, 2 * WIDTH])))
 }
 
 fn data(d: usize) -> [Vec<f16>; 3] {
     [(1, ROWS), (2, KEYS), (3, KEYS)].map(|(seed, rows)| random(seed, rows * d, Spread::Whole(2)))
 }
 
-fn dot(q: &[f16], k: &[f16], [row, key]: [usize; 2], d: usize) -> f64 {
-    (0..d).map(|at| q[row * d + at].to_f64() * k[key * d + at].to_f64()).sum()
+/// Products of rows of `d` numbers.
+fn products(session: Session, q: &[f16], k: &[f16], d: usize) -> Product {
+    let sides = [q.len() / d, k.len() / d, d];
+    let (q, k) = (numbers(q), numbers(k));
+    Product::new(session, sides, |row, at| q[row * d + at], |at, key| k[key * d + at])
 }

@@ -8,6 +8,7 @@ use cutlet::packed::{Narrow, PackedArray, i3, i4, u2, u4};
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -65,10 +66,10 @@ fn invariant(session: Session, tile: [usize; 2]) -> Result<()> {
     let (device_x, device_w) = (session.array(&x, [m, n])?, session.array(&w, [n, n])?);
     let mut y = session.device().zeros::<f32, 2>([m, n])?;
     session.launch(invariant_kernel, [1], ((&device_x, &device_w), &mut y, Constant(tile)))?;
-    session.check("rows by two matrices", &y, &|[i, j]| {
-        let factor = |l: usize| w[l * n + j].to_f64() + f64::from(u8::from(l <= j));
-        Want::exactly((0..n).map(|l| x[i * n + l].to_f64() * factor(l)).sum::<f64>() as f32)
-    })?;
+    let (x, w) = (numbers(&x), numbers(&w));
+    let factor = |l: usize, j: usize| w[l * n + j] + f64::from(u8::from(l <= j));
+    let sums = Product::new(session, [m, n, n], |i, l| x[i * n + l], factor);
+    session.check("rows by two matrices", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     Ok(())
 }
 
@@ -102,8 +103,8 @@ fn codes_kernel<F: Narrow, T: Float + MmaInput<T, f32>>(
 fn codes<F: Narrow, T: Float + MmaInput<T, f32>>(session: Session, tile: [usize; 3], turned: bool) -> Result<()> {
     for [m, n, k] in [[tile[0], tile[1], 256], [40, 192, 208]] {
         let x = random::<T>(67, m * k, Spread::Whole(1));
-        let numbers = random::<i32>(68, k * n, Spread::Whole(7));
-        let w: Vec<F> = numbers.iter().map(|&number| F::from_value(f64::from(number.rem_euclid(4)))).collect();
+        let values = random::<i32>(68, k * n, Spread::Whole(7));
+        let w: Vec<F> = values.iter().map(|&number| F::from_value(f64::from(number.rem_euclid(4)))).collect();
         let groups = k.div_ceil(128);
         let scales = random::<T>(69, groups * n, Spread::Whole(2));
         let (device_x, device_w) = (session.array(&x, [m, k])?, session.device().packed(&w, [k, n])?);
@@ -112,10 +113,10 @@ fn codes<F: Narrow, T: Float + MmaInput<T, f32>>(session: Session, tile: [usize;
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
         let arguments = (&device_x, (&device_w, &device_scales), &mut y, Constant((tile, turned)));
         session.launch(codes_kernel::<F, T>, grid, arguments)?;
-        session.check(&format!("{m} x {n} x {k}"), &y, &|[i, j]| {
-            let weight = |l: usize| (w[l * n + j].to_value() - 1.5) * scales[l / 128 * n + j].to_f64();
-            Want::exactly((0..k).map(|l| x[i * k + l].to_f64() * weight(l)).sum::<f64>() as f32)
-        })?;
+        let (x, scales) = (numbers(&x), numbers(&scales));
+        let weight = |l: usize, j: usize| (w[l * n + j].to_value() - 1.5) * scales[l / 128 * n + j];
+        let sums = Product::new(session, [m, n, k], |i, l| x[i * k + l], weight);
+        session.check(&format!("{m} x {n} x {k}"), &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -160,10 +161,10 @@ fn weights<T: Element + CastTo<f16>>(session: Session, tile: [usize; 3], turned:
         let grid = [m.div_ceil(tile[0]), n.div_ceil(tile[1])];
         let arguments = (&device_x, (&device_w, &device_scales), &mut y, Constant((tile, turned)));
         session.launch(weights_kernel::<T>, grid, arguments)?;
-        session.check(&format!("{m} x {n} x {k}"), &y, &|[i, j]| {
-            let term = |l: usize| x[i * k + l].to_f64() * w[l * n + j].to_f64() * scales[l / 128 * n + j].to_f64();
-            Want::exactly((0..k).map(term).sum::<f64>() as f32)
-        })?;
+        let (x, w, scales) = (numbers(&x), numbers(&w), numbers(&scales));
+        let weight = |l: usize, j: usize| w[l * n + j] * scales[l / 128 * n + j];
+        let sums = Product::new(session, [m, n, k], |i, l| x[i * k + l], weight);
+        session.check(&format!("{m} x {n} x {k}"), &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -215,14 +216,10 @@ fn part_of_an_operand(session: Session, m: usize) -> Result<()> {
         let (device_x, device_keys) = (session.array(&x, [2 * m, whole])?, session.array(&keys, [count, whole])?);
         let mut y = session.device().zeros::<f32, 2>([2 * m, part])?;
         session.launch(kernel, [2], (&device_x, &device_keys, &mut y, Constant(m)))?;
-        let score = |i: usize, j: usize| -> f64 {
-            (0..whole).map(|k| x[i * whole + k].to_f64() * keys[j * whole + k].to_f64()).sum()
-        };
-        let scores: Vec<f64> = (0..2 * m * count).map(|at| score(at / count, at % count)).collect();
-        session.check("sums", &y, &|[i, c]| {
-            let terms = (0..count).map(|j| scores[i * count + j] * keys[j * whole + c].to_f64());
-            Want::exactly(terms.sum::<f64>() as f32)
-        })?;
+        let (x, keys) = (numbers(&x), numbers(&keys));
+        let scores = Product::new(session, [2 * m, count, whole], |i, k| x[i * whole + k], |k, j| keys[j * whole + k]);
+        let sums = Product::new(session, [2 * m, part, count], |i, j| scores.at([i, j]), |j, c| keys[j * whole + c]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -273,8 +270,8 @@ fn pages(session: Session, warps: u32) -> Result<()> {
     }
     let (count, m, n, k) = (5, 16, 64, 128);
     let x = random::<f16>(75, m * k, Spread::Whole(1));
-    let numbers = random::<i32>(76, count * n * k, Spread::Whole(7));
-    let codes: Vec<i4> = numbers.iter().map(|&number| i4::from_value(f64::from(number))).collect();
+    let values = random::<i32>(76, count * n * k, Spread::Whole(7));
+    let codes: Vec<i4> = values.iter().map(|&number| i4::from_value(f64::from(number))).collect();
     let scales = random::<f32>(77, count * n, Spread::Whole(3));
     // A page that does not exist has zeros.
     let table = [3, 0, 4, 9, 1, 3, 2];
@@ -285,11 +282,11 @@ fn pages(session: Session, warps: u32) -> Result<()> {
     let mut y = session.device().zeros::<f32, 2>([m, n])?;
     let options = ct::Hints::new().num_warps(warps);
     session.launch_with(options, kernel, [1], (&device_x, (&device_codes, &device_scales, &device_table), &mut y))?;
+    let x = numbers(&x);
+    let code = |l: usize, row: usize| codes[row * k + l].to_value();
+    let products = Product::new(session, [m, count * n, k], |i, l| x[i * k + l], code);
     session.check("sums", &y, &|[i, j]| {
-        let of_page = |page: usize| {
-            let term = |l: usize| x[i * k + l].to_f64() * codes[(page * n + j) * k + l].to_value();
-            (0..k).map(term).sum::<f64>() * f64::from(scales[page * n + j])
-        };
+        let of_page = |page: usize| products.at([i, page * n + j]) * f64::from(scales[page * n + j]);
         let pages = table.iter().map(|&page| page as usize).filter(|&page| page < count);
         Want::exactly(pages.map(of_page).sum::<f64>() as f32)
     })

@@ -8,6 +8,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -167,12 +168,12 @@ fn first(step: i64) -> [i64; 4] {
 }
 
 /// Returns an element of the array, zero outside.
-fn element(x: &[f16], at: [i64; 4]) -> f64 {
+fn element(x: &[f64], at: [i64; 4]) -> f64 {
     let inside = (0..4).all(|axis| (0..ARRAY[axis] as i64).contains(&at[axis]));
     if !inside {
         return 0.0;
     }
-    x[(0..4).fold(0, |place, axis| place * ARRAY[axis] + at[axis] as usize)].to_f64()
+    x[(0..4).fold(0, |place, axis| place * ARRAY[axis] + at[axis] as usize)]
 }
 
 /// Products with boxes as the left operand, or transposed as the right one.
@@ -197,16 +198,13 @@ fn boxes(session: Session, form: BoxForm, right: bool) -> Result<()> {
     let (x_array, w_array) = (session.array(&x, ARRAY)?, session.array(&w, [64, STEPS * k])?);
     let mut y = session.unwritten::<f32, 2>(if right { [64, m] } else { [m, 64] })?;
     session.launch(kernel, [1], (&x_array, &w_array, &mut y, Constant((form, right))))?;
-    session.check("product of boxes", &y, &|[i, j]| {
-        let (row, column) = if right { (j, i) } else { (i, j) };
-        let term = |step: usize, c: usize| {
-            let place = form.place(row, c);
-            let start = first(step as i64);
-            let at = std::array::from_fn(|axis| start[axis] + place[axis] as i64);
-            element(&x, at) * w[column * STEPS * k + step * k + c].to_f64()
-        };
-        Want::nearest((0..STEPS).flat_map(|step| (0..k).map(move |c| term(step, c))).sum())
-    })
+    let (x, w) = (numbers(&x), numbers(&w));
+    let boxed = |row: usize, l: usize| {
+        let (place, start) = (form.place(row, l % k), first((l / k) as i64));
+        element(&x, std::array::from_fn(|axis| start[axis] + place[axis] as i64))
+    };
+    let product = Product::new(session, [m, 64, STEPS * k], boxed, |l, column| w[column * STEPS * k + l]);
+    session.check("product of boxes", &y, &|[i, j]| Want::nearest(product.at(if right { [j, i] } else { [i, j] })))
 }
 
 /// A convolution of 3 by 3 as a product of boxes.
@@ -236,13 +234,15 @@ fn convolution(session: Session, tile: [usize; 4]) -> Result<()> {
     let mut y = session.unwritten::<f32, 4>([images, high, wide, CHANNELS[1]])?;
     let grid = [images.div_ceil(tile[0]), high.div_ceil(tile[1]) * wide.div_ceil(tile[2]), CHANNELS[1].div_ceil(32)];
     session.launch(kernel, grid, (&x_array, &w_array, &mut y, Constant(tile)))?;
-    session.check("convolution", &y, &|[n, r, c, o]| {
-        let term = |tap: usize, channel: usize| {
-            let at = [n as i64, (r + tap / 3) as i64 - 1, (c + tap % 3) as i64 - 1, channel as i64];
-            element(&x, at) * w[(tap * CHANNELS[0] + channel) * CHANNELS[1] + o].to_f64()
-        };
-        Want::nearest((0..9).flat_map(|tap| (0..CHANNELS[0]).map(move |channel| term(tap, channel))).sum())
-    })
+    let (x, w) = (numbers(&x), numbers(&w));
+    let near = |pixel: usize, l: usize| {
+        let (n, r, c) = (pixel / (high * wide), pixel / wide % high, pixel % wide);
+        let (tap, channel) = (l / CHANNELS[0], l % CHANNELS[0]);
+        element(&x, [n as i64, (r + tap / 3) as i64 - 1, (c + tap % 3) as i64 - 1, channel as i64])
+    };
+    let sides = [images * high * wide, CHANNELS[1], 9 * CHANNELS[0]];
+    let product = Product::new(session, sides, near, |l, o| w[l * CHANNELS[1] + o]);
+    session.check("convolution", &y, &|[n, r, c, o]| Want::nearest(product.at([(n * high + r) * wide + c, o])))
 }
 
 /// Products with listed rows as the left operand, or transposed as the right one.
@@ -301,15 +301,13 @@ fn rows(session: Session, form: RowForm, right: bool) -> Result<()> {
     let mut y = session.unwritten::<f32, 2>([64, 64])?;
     let arguments = ((&arrays.0, &arrays.1), &arrays.2, &mut y, 0, Constant((form, right)));
     session.launch(kernel, [1], arguments)?;
-    session.check("product of rows", &y, &|[i, j]| {
-        let (row, column) = if right { (j, i) } else { (i, j) };
-        let term = |step: usize, k: usize| {
-            let [place, first] = form.place(&list, row, step);
-            let at = [place, first + k as i64];
-            let inside = (0..2).all(|axis| (0..SHAPE[axis] as i64).contains(&at[axis]));
-            let left = if inside { x[at[0] as usize * SHAPE[1] + at[1] as usize].to_f64() } else { 0.0 };
-            left * w[column * STEPS * 64 + step * 64 + k].to_f64()
-        };
-        Want::nearest((0..STEPS).flat_map(|step| (0..64).map(move |k| term(step, k))).sum())
-    })
+    let (x, w) = (numbers(&x), numbers(&w));
+    let listed = |row: usize, l: usize| {
+        let [place, first] = form.place(&list, row, l / 64);
+        let at = [place, first + (l % 64) as i64];
+        let inside = (0..2).all(|axis| (0..SHAPE[axis] as i64).contains(&at[axis]));
+        if inside { x[at[0] as usize * SHAPE[1] + at[1] as usize] } else { 0.0 }
+    };
+    let product = Product::new(session, [ROWS, 64, STEPS * 64], listed, |l, column| w[column * STEPS * 64 + l]);
+    session.check("product of rows", &y, &|[i, j]| Want::nearest(product.at(if right { [j, i] } else { [i, j] })))
 }

@@ -7,6 +7,7 @@ use cutlet::element::{CastTo, MmaInput};
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers, transposed};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -50,12 +51,12 @@ fn warps() -> ct::Hints {
 
 /// The product of whole numbers, m x n, with numbers for the columns.
 fn sums<T: Element>(a: &[T], b: &[T], bias: &[f32], k: usize) -> Vec<f64> {
-    let (a, b) = (a.iter().map(|x| x.to_f64()).collect::<Vec<_>>(), b.iter().map(|x| x.to_f64()).collect::<Vec<_>>());
-    let of = |row: &[f64], column: &[f64]| row.iter().zip(column).map(|(x, y)| x * y).sum::<f64>();
-    let rows = (0..a.len() / k.max(1)).map(|i| &a[i * k..(i + 1) * k]);
-    rows.flat_map(|row| (0..bias.len()).map(move |j| (row, j)))
-        .map(|(row, j)| of(row, &b[j * k..(j + 1) * k]) + f64::from(bias[j]))
-        .collect()
+    let (m, n) = (a.len() / k, bias.len());
+    let mut sums = cutlet_reference::product(&numbers(a), &transposed(&numbers(b), [n, k]), [m, n, k]);
+    for (at, sum) in sums.iter_mut().enumerate() {
+        *sum += f64::from(bias[at % n]);
+    }
+    sums
 }
 
 /// Tiles of several extents; blocks of which some make one tile more than others, one makes all,
@@ -72,7 +73,7 @@ where
         let (a, b) = (random::<T>(1, m * k, Spread::Whole(2)), random::<T>(2, n * k, Spread::Whole(2)));
         let bias = random::<f32>(3, n, Spread::Whole(9));
         let arrays = (session.array(&a, [m, k])?, session.array(&b, [n, k])?, session.array(&bias, [n])?);
-        let want = sums(&a, &b, &bias, k);
+        let want = session.expected(|| sums(&a, &b, &bias, k));
         let all = m.div_ceil(tile[0]) * n.div_ceil(tile[1]);
         for (blocks, pairs) in [(1, false), (3, false), (2, true), (all + 1, true)] {
             let mut c = session.unwritten::<O, 2>([m, n])?;
@@ -99,7 +100,7 @@ fn last_store_wins(session: Session) -> Result<()> {
     }
     let [m, n, k] = [64 * 9, 128, 96];
     let (a, b) = (random::<f16>(1, m * k, Spread::Whole(4)), random::<f16>(2, n * k, Spread::Whole(4)));
-    let want = sums(&a, &b, &vec![0.0; n], k);
+    let want = session.expected(|| sums(&a, &b, &vec![0.0; n], k));
     let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [n, k])?);
     for steps in [1, 2, 5, 9] {
         let mut c = session.unwritten::<f32, 2>([128, n])?;
@@ -130,12 +131,12 @@ fn in_order(session: Session) -> Result<()> {
     }
     let [m, n, k, steps] = [64 * 7, 128, 192, 7];
     let (a, b) = (random::<f16>(1, m * k, Spread::Whole(2)), random::<f16>(2, n * k, Spread::Whole(2)));
-    let products = sums(&a, &b, &vec![0.0; n], k);
+    let products = session.expected(|| sums(&a, &b, &vec![0.0; n], k));
     let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [n, k])?);
     let (mut c, mut log) = (session.array(&vec![0.0f32; 64 * n], [64, n])?, session.unwritten::<f32, 1>([steps])?);
     session.launch_with(warps(), kernel, [1], ((&device_a, &device_b), &mut c, &mut log, steps as i32))?;
     let (mut want, mut logged) = (vec![0.0; 64 * n], Vec::new());
-    for step in 0..steps {
+    for step in 0..if session.compares() { steps } else { 0 } {
         logged.push(want.iter().sum::<f64>());
         want.iter_mut().enumerate().for_each(|(at, sum)| *sum = *sum * 0.5 + products[step * 64 * n + at]);
     }
@@ -163,7 +164,7 @@ fn epilogues(session: Session) -> Result<()> {
     let (tiles, n, k) = (7, 128, 192);
     let m = 64 * tiles;
     let (a, b) = (random::<f16>(1, m * k, Spread::Whole(2)), random::<f16>(2, n * k, Spread::Whole(2)));
-    let want = sums(&a, &b, &vec![0.0; n], k);
+    let want = session.expected(|| sums(&a, &b, &vec![0.0; n], k));
     let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [n, k])?);
     for blocks in [1, 2] {
         let mut turned = session.unwritten::<f32, 2>([n, m])?;
@@ -215,7 +216,7 @@ fn pipelines(session: Session) -> Result<()> {
         let mut c = session.unwritten::<f32, 2>([64 * tiles, n])?;
         let inputs = (&arrays.0, &arrays.1, &arrays.2);
         session.launch_with(warps(), kernel, [2], (inputs, &mut c, (tiles as i32, some as i32)))?;
-        let (first, second) = (of(&a, some), of(&b, steps));
+        let (first, second) = session.expected(|| (of(&a, some), of(&b, steps)));
         session.check(&format!("{some} of {steps}"), &c, &|[i, j]| {
             Want::exactly((first[i * n + j] + second[i * n + j]) as f32)
         })?;
@@ -247,18 +248,20 @@ fn requested(session: Session) -> Result<()> {
     let [m, n, k] = [64 * 7, 64, 192];
     let (a, b) = (random::<f16>(1, m * k, Spread::Whole(2)), random::<f16>(2, k * n, Spread::Whole(2)));
     let (device_a, device_b) = (session.array(&a, [m, k])?, session.array(&b, [k, n])?);
+    let (numbers_a, numbers_b) = (numbers(&a), numbers(&b));
     for tile in [[64, 64, 64], [64, 64, 32], [64, 64, 16]] {
+        let part = |l: usize| {
+            Product::new(session, [m, n, tile[2]], |i, t| numbers_a[i * k + l + t], |t, j| numbers_b[(l + t) * n + j])
+        };
+        let parts: Vec<Product> = (0..k).step_by(tile[2]).map(part).collect();
         let mut want = vec![0.0f64; m * n];
-        for i in 0..m {
-            let (mut row, mut most) = (vec![0.0; n], 0.0);
-            for terms in (0..k).collect::<Vec<_>>().chunks(tile[2]) {
-                for (j, sum) in row.iter_mut().enumerate() {
-                    let product = |&t: &usize| a[i * k + t].to_f64() * b[t * n + j].to_f64();
-                    *sum = *sum * 0.5 + terms.iter().map(product).sum::<f64>();
-                }
-                most = row.iter().copied().fold(most, f64::max);
+        for (i, want) in want.chunks_mut(n).enumerate().take(if session.compares() { m } else { 0 }) {
+            let mut most = 0.0f64;
+            for part in &parts {
+                want.iter_mut().enumerate().for_each(|(j, sum)| *sum = *sum * 0.5 + part.at([i, j]));
+                most = want.iter().copied().fold(most, f64::max);
             }
-            want[i * n..(i + 1) * n].iter_mut().zip(&row).for_each(|(want, sum)| *want = sum + most);
+            want.iter_mut().for_each(|sum| *sum += most);
         }
         // Tile IR leaves roles to its compiler.
         let teams = if session.through_tile_ir() { [None; 3] } else { [None, Some(1), Some(2)] };

@@ -5,6 +5,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 use crate::data::{Spread, random};
+use crate::expected::{Product, numbers};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -43,9 +44,10 @@ fn plain<const COLUMNS: usize>(session: Session) -> Result<()> {
     let counts = session.array(&COUNTS.map(|count| count as i32), [COUNTS.len()])?;
     let mut y = session.unwritten::<f32, 2>([COUNTS.len() * ROWS, 1])?;
     session.launch(kernel::<COLUMNS>, [COUNTS.len()], ((&device_a, &device_b), &mut y, &counts))?;
+    let product = product(session, &a, &b, columns);
     session.check("sums", &y, &|[i, _]| {
         let seen = (COUNTS[i / ROWS] * COLUMNS).min(columns);
-        Want::SumOf(3.0 + (0..seen).map(|j| product(&a, &b, columns, [i, j])).sum::<f64>())
+        Want::SumOf(3.0 + (0..seen).map(|j| product.at([i, j])).sum::<f64>())
     })
 }
 
@@ -68,8 +70,9 @@ fn two(session: Session) -> Result<()> {
     let counts = session.array(&COUNTS.map(|count| count as i32), [COUNTS.len()])?;
     let mut y = session.unwritten::<f32, 2>([COUNTS.len() * ROWS, 2])?;
     session.launch(kernel, [COUNTS.len()], ((&device_a, &device_b), &mut y, &counts))?;
+    let product = product(session, &a, &b, columns);
     session.check("both", &y, &|[i, which]| {
-        let tile = |j: usize| (128 * j..128 * (j + 1)).map(|j| product(&a, &b, columns, [i, j]));
+        let tile = |j: usize| (128 * j..128 * (j + 1)).map(|j| product.at([i, j]));
         let whole = |sum: f64, j: usize| sum + tile(j).map(f64::abs).sum::<f64>();
         let halved = |sum: f64, j: usize| sum / 2.0 + tile(j).sum::<f64>();
         let tiles = 0..COUNTS[i / ROWS];
@@ -106,21 +109,17 @@ fn softmax(session: Session, scale: f32) -> Result<()> {
     let device_v = session.array(&v, [columns, DEPTH])?;
     let (mut y, mut sums) = (session.unwritten::<f32, 2>([rows, DEPTH])?, session.unwritten::<f32, 2>([rows, 1])?);
     session.launch(kernel, [2], ((&device_a, &device_b, &device_v), (&mut y, &mut sums), scale))?;
-    let scores = |i: usize| (0..columns).map(|j| (j, product(&a, &b, columns, [i, j]))).collect::<Vec<_>>();
-    let all: Vec<Vec<(usize, f64)>> = (0..rows).map(scores).collect();
+    let (product, v) = (product(session, &a, &b, columns), numbers(&v));
     let weights = |i: usize| {
-        let most = all[i].iter().map(|&(_, score)| score).fold(f64::NEG_INFINITY, f64::max);
-        all[i].iter().map(move |&(j, score)| (j, ((score - most) * f64::from(scale)).exp2()))
+        let most = (0..columns).map(|j| product.at([i, j])).fold(f64::NEG_INFINITY, f64::max);
+        (0..columns).map(|j| ((product.at([i, j]) - most) * f64::from(scale)).exp2()).collect::<Vec<f64>>()
     };
-    session.check("sums", &sums, &|[i, _]| {
-        let value: f64 = weights(i).map(|(_, weight)| weight).sum();
-        Want::Within { value, error: 1e-5 * value }
-    })?;
-    session.check("products", &y, &|[i, l]| {
-        let sum: f64 = weights(i).map(|(_, weight)| weight).sum();
-        let value = weights(i).map(|(j, weight)| weight / sum * v[j * DEPTH + l].to_f64()).sum();
-        Want::Within { value, error: 4e-3 }
-    })
+    let weights: Vec<Vec<f64>> = session.expected(|| (0..rows).map(weights).collect());
+    let totals: Vec<f64> = weights.iter().map(|weights| weights.iter().sum()).collect();
+    let values =
+        Product::new(session, [rows, DEPTH, columns], |i, j| weights[i][j] / totals[i], |j, l| v[j * DEPTH + l]);
+    session.check("sums", &sums, &|[i, _]| Want::Within { value: totals[i], error: 1e-5 * totals[i] })?;
+    session.check("products", &y, &|at| Want::Within { value: values.at(at), error: 4e-3 })
 }
 
 /// Matrices of small whole numbers, so that sums are exact.
@@ -129,6 +128,6 @@ fn operands(columns: usize) -> (Vec<f16>, Vec<f16>) {
     (a, random::<f16>(6, DEPTH * columns, Spread::Whole(2)))
 }
 
-fn product(a: &[f16], b: &[f16], columns: usize, [i, j]: [usize; 2]) -> f64 {
-    (0..DEPTH).map(|l| a[i * DEPTH + l].to_f64() * b[l * columns + j].to_f64()).sum()
+fn product(session: Session, a: &[f16], b: &[f16], columns: usize) -> Product {
+    session.expected(|| Product::of(&numbers(a), &numbers(b), [COUNTS.len() * ROWS, columns, DEPTH]))
 }
