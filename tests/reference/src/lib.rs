@@ -8,3 +8,7 @@ pub mod format;
 mod products;
 
 pub use products::{Whole, add_tile, product, product_and_magnitudes};
+
+/// True in the profile of tests, and false in that of benchmarks. `.ci/rustc` builds the tests
+/// themselves without assertions.
+pub const HAS_ASSERTIONS: bool = cfg!(debug_assertions);

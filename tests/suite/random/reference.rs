@@ -86,7 +86,7 @@ impl Machine<'_> {
 
     pub fn set(&mut self, ids: &[Id], made: Vec<Rc<Values>>) {
         for (&id, value) in ids.iter().zip(made) {
-            debug_assert_eq!(Some(Form::new(value.kind, value.shape)), self.forms[id], "value {id}");
+            assert_eq!(Some(Form::new(value.kind, value.shape)), self.forms[id], "value {id}");
             self.values[id] = Some(value);
         }
     }
