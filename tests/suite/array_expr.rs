@@ -112,19 +112,15 @@ fn check_reductions<T: ByteSized>(session: Session, device: ct::Device, data: &[
         for (form, view) in forms(&array)? {
             let from = host(view)?;
             for axis in [0, 1] {
+                let [extent, others] = [view.shape()[axis], view.shape()[1 - axis]];
+                let line = |other: usize| -> Vec<T> {
+                    (0..extent).map(|k| from(if axis == 0 { [k, other] } else { [other, k] })).collect()
+                };
+                let lines: Vec<Vec<T>> = session.expected(|| (0..others).map(line).collect());
                 for (name, reduce, want) in rows {
                     let result = reduce(view, axis)?;
-                    let extent = view.shape()[axis];
-                    session.check(&format!("{name} along {axis} of {form} of {shape:?}"), &result, &|at| {
-                        let line: Vec<T> = (0..extent)
-                            .map(|k| {
-                                let mut at = at;
-                                at[axis] = k;
-                                from(at)
-                            })
-                            .collect();
-                        want(&line)
-                    })?;
+                    let what = format!("{name} along {axis} of {form} of {shape:?}");
+                    session.check(&what, &result, &|at| want(&lines[at[1 - axis]]))?;
                 }
             }
         }

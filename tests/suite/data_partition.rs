@@ -6,6 +6,7 @@ use cutlet as ct;
 use cutlet::prelude::*;
 
 use crate::chained::{number, sum};
+use crate::expected::{Product, matrix};
 use crate::harness::{Session, Suite, Want};
 
 /// Adds the tests of this file.
@@ -55,18 +56,16 @@ fn scores(session: Session) -> Result<()> {
         let mut y = session.unwritten::<f32, 2>([rows, d])?;
         let arguments = (&device_a, &device_b, &mut y, ct::Constant(([m, n, d], causal)));
         session.launch_with(hints, kernel, [2], arguments)?;
-        let score = |i: usize, j: usize| sum(d, |l| f64::from(a(i, l) * b(j, l)));
-        let all: Vec<f64> = (0..rows * keys).map(|at| score(at / keys, at % keys)).collect();
+        let b = matrix([keys, d], |j, l| f64::from(b(j, l)));
+        let scores = Product::new(session, [rows, keys, d], |i, l| f64::from(a(i, l)), |l, j| b[j * d + l]);
         // The addend of each tile of keys is halved by each later tile.
-        session.check("sums", &y, &|[i, c]| {
+        let score = |i: usize, j: usize| {
             let end = if causal { (i / m * m + m).min(keys) } else { keys };
             let (tiles, seen) = (end.div_ceil(n), if causal { (i + 1).min(keys) } else { keys });
-            let score = |j: usize| all[i * keys + j];
-            let of_tile = |tile: usize| {
-                sum(n.min(seen.saturating_sub(tile * n)), |j| score(tile * n + j) * f64::from(b(tile * n + j, c)))
-            };
-            Want::exactly((0..tiles).fold(0.0, |sum, tile| sum * 0.5 + of_tile(tile)) as f32)
-        })?;
+            if j < seen { scores.at([i, j]) * 0.5f64.powi((tiles - 1 - j / n) as i32) } else { 0.0 }
+        };
+        let sums = Product::new(session, [rows, d, keys], score, |j, c| b[j * d + c]);
+        session.check("sums", &y, &|at| Want::exactly(sums.at(at) as f32))?;
     }
     Ok(())
 }
@@ -111,8 +110,10 @@ fn epilogue(session: Session) -> Result<()> {
             ct::Constant([m, n, k]),
         );
         session.launch_with(ct::Hints::new().num_warps(warps), kernel, grid, arguments)?;
+        let sides = [rows, columns, terms];
+        let product = Product::new(session, sides, |i, l| f64::from(a(i, l)), |l, j| f64::from(b(l, j)));
         let want = |i: usize, j: usize| match j < columns {
-            true => sum(terms, |l| f64::from(a(i, l) * b(l, j))) + i as f64 + f64::from(bias(i)),
+            true => product.at([i, j]) + i as f64 + f64::from(bias(i)),
             // Outside of the second array there are zeros.
             false => i as f64 + f64::from(bias(i)),
         };
@@ -147,7 +148,12 @@ fn stacked(session: Session) -> Result<()> {
     let mut y = session.unwritten::<f32, 3>([batch, rows, columns])?;
     let arguments = (&device_a, &device_b, &mut y, ct::Constant([192, 64, 64]));
     session.launch_with(TWELVE, kernel, [rows.div_ceil(192), batch], arguments)?;
-    session.check("sums", &y, &|[h, i, j]| Want::exactly(sum(terms, |l| f64::from(a(h, i, l) * b(h, l, j))) as f32))
+    let of_batch = |h: usize| {
+        let sides = [rows, columns, terms];
+        Product::new(session, sides, |i, l| f64::from(a(h, i, l)), |l, j| f64::from(b(h, l, j)))
+    };
+    let products: Vec<Product> = (0..batch).map(of_batch).collect();
+    session.check("sums", &y, &|[h, i, j]| Want::exactly(products[h].at([i, j]) as f32))
 }
 
 /// Kernels without data partitions: a sum over rows, an array that is read and stored, a store that
@@ -175,8 +181,9 @@ fn rejected(session: Session) -> Result<()> {
     let (mut total, mut count) = (session.unwritten::<f32, 2>([tiles, n])?, session.unwritten::<f32, 1>([tiles])?);
     let arguments = ((&device_a, &device_b), (&mut y, &mut total, &mut count), ct::Constant([m, n, k]));
     session.launch_with(TWELVE, kernel, [tiles], arguments)?;
+    let product = Product::new(session, [rows, n, terms], |i, l| f64::from(a(i, l)), |l, j| f64::from(b(l, j)));
     let want = |i: usize, j: usize| match i < rows {
-        true => ((i * n + j) % 8) as f64 + sum(terms, |l| f64::from(a(i, l) * b(l, j))),
+        true => ((i * n + j) % 8) as f64 + product.at([i, j]),
         false => 0.0,
     };
     session.check("sums", &y, &|[i, j]| Want::exactly(want(i, j) as f32))?;

@@ -160,6 +160,19 @@ impl Format {
         f64::from(exponent - self.fraction as i32).exp2()
     }
 
+    /// Returns true if a number of this format is within an error of the expected one.
+    pub fn is_near(self, got: f64, want: f64, error: f64) -> bool {
+        if same(got, want) || got == want {
+            return true;
+        }
+        if got.is_infinite() {
+            // Right if a number within the error overflows.
+            let reach = want.abs() + error + self.ulp(want) / 2.0;
+            return got.is_sign_positive() == want.is_sign_positive() && reach > self.largest();
+        }
+        (got - want).abs() <= error
+    }
+
     /// Rounds to this format. NaN stays NaN where there is one; without infinities an overflow
     /// becomes the largest finite number.
     pub fn round(self, value: Real, mode: Round) -> f64 {
@@ -206,6 +219,11 @@ impl Format {
             (true, false) => above,
         }
     }
+}
+
+/// Returns true if the numbers have the same bits, or are NaNs.
+pub fn same(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan())
 }
 
 const fn ieee(exponent: u32, fraction: u32) -> Format {
