@@ -6,7 +6,7 @@ use crate::exact;
 use crate::harness::Session;
 
 impl Session {
-    /// Returns true if [`Session::check`] asks for the expectations of elements.
+    /// Returns true if [`Session::check`] compares elements with expectations.
     pub fn compares(self) -> bool {
         !self.only_compiles() && !exact::is_active()
     }

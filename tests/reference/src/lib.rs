@@ -1,6 +1,7 @@
-//! Inner loops of the references of Cutlet's tests, in plain arithmetic on the host. Tests are built
-//! without optimization, and this crate always with it. No function is generic, so none is compiled
-//! in the crate of a test. Nothing here uses the library under test.
+//! Inner loops of the references of Cutlet's tests, in plain arithmetic on the host.
+//!
+//! Tests are built without optimization, and this crate always with it. No function is generic, so
+//! none is compiled in the crate of a test. Nothing here uses the library under test.
 
 #![allow(clippy::needless_range_loop, reason = "the loops are formulas")]
 
