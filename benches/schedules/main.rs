@@ -4,13 +4,15 @@
 //! On a GPU every plan that a row's plain launch leaves open is forced and measured alternately.
 //! For each row and in total, it prints the correlation of the model's order with that of the
 //! times, and the slowdown of the selected plan relative to the best. Without a GPU it prints the
-//! model's order, and its correlation with the times of configurations in
-//! `benches/compare/h200.tune`.
+//! model's order, and its correlation with recorded times: of plans in
+//! `benches/schedules/h200.plans`, and of configurations in `benches/compare/h200.tune`.
 
 mod compared;
 mod measured;
 
-use anyhow::{Result, bail};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
 use compared::configuration::Place;
 use compared::rank::Total;
 use compared::{ALL, RECORDS, recorded, rows};
@@ -21,12 +23,14 @@ const HELP: &str = "
 Words are parts of names of rows of benches/compare; none: all rows with products.
 
   --records   compare the model with recorded times, although there is a GPU
+  --save FILE write the times of the plans, as benches/schedules/h200.plans has them
   --verbose   print each configuration";
 
 /// Options of the command line.
 pub struct Selection {
     patterns: Vec<String>,
     verbose: bool,
+    save: Option<PathBuf>,
 }
 
 impl Selection {
@@ -38,12 +42,14 @@ impl Selection {
 }
 
 fn main() -> Result<()> {
-    let mut selection = Selection { patterns: Vec::new(), verbose: false };
+    let mut selection = Selection { patterns: Vec::new(), verbose: false, save: None };
     let mut records = false;
-    for word in std::env::args().skip(1).filter(|word| word != "--bench") {
+    let mut words = std::env::args().skip(1).filter(|word| word != "--bench");
+    while let Some(word) = words.next() {
         match &*word {
             "--records" => records = true,
             "--verbose" => selection.verbose = true,
+            "--save" => selection.save = Some(words.next().context("--save: a file is missing")?.into()),
             "--help" => {
                 println!("{HELP}");
                 return Ok(());

@@ -91,19 +91,35 @@ fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> 
     Ok(median(times.into_iter()))
 }
 
-/// Prints the costs of the model.
+/// Times of plans on an H200: `ROW: CONFIGURATION`, then a line `MICROSECONDS PLAN` for each plan.
+const RECORDED: &str = include_str!("h200.plans");
+
+/// Returns the recorded time of a plan in microseconds.
+fn recorded(title: &str, what: &str) -> Option<f64> {
+    let mut plans = RECORDED.lines().skip_while(|&line| line != title).skip(1).take_while(|line| line.starts_with(' '));
+    plans.find_map(|line| line.trim().split_once(' ').filter(|plan| plan.1 == what)?.0.parse().ok())
+}
+
+/// Prints the costs of the model, with recorded times.
 pub fn models(rows: &[(&str, &str)]) -> Result<()> {
+    let mut total = Total::default();
     for (name, plain) in rows {
         let row = rows::open(name, Place { device: Device::cpu(), sets: 1 })?;
         for (index, label) in configurations(&*row, plain) {
-            println!("{name}: {label}");
-            for Plan { what, model, chosen, .. } in plans(&*row, index, Target::SM_90A)? {
+            let title = format!("{name}: {label}");
+            let all = plans(&*row, index, Target::SM_90A)?.into_iter();
+            let (mut known, unknown): (Vec<Plan>, Vec<Plan>) =
+                all.partition(|plan| recorded(&title, &plan.what).is_some());
+            known.iter_mut().for_each(|plan| plan.times.extend(recorded(&title, &plan.what)));
+            report(&title, &known, (true, "recorded"), &mut total);
+            for Plan { what, model, chosen, .. } in unknown {
                 println!("  model {model:9.1} us  {what}{}", if chosen { ", chosen" } else { "" });
             }
             let [usual, chosen] = [true, false].map(|disable_search| generation(&*row, index, disable_search));
             println!("  code in {:.1} ms, with the choice of a plan in {:.1} ms", usual?, chosen?);
         }
     }
+    println!("plans: {total}");
     Ok(())
 }
 
@@ -111,14 +127,24 @@ pub fn models(rows: &[(&str, &str)]) -> Result<()> {
 pub fn all(rows: &[(&str, &str)], device: Device, selection: &Selection) -> Result<()> {
     let target = device.target().context("the device has no target")?;
     let (start, mut total) = (Instant::now(), Total::default());
+    let mut saved =
+        format!("# Plans that the plain launches of rows leave open: microseconds on a GPU `{}`.\n", device.name());
     for (name, plain) in rows {
         let row = rows::open(name, Place { device, sets: 1 })?;
         row.fill(0)?;
         for (index, label) in configurations(&*row, plain) {
             let mut plans = plans(&*row, index, target)?;
             measure(&*row, index, device, &mut plans)?;
-            report(&format!("{name}: {label}"), &plans, selection.verbose, &mut total);
+            let title = format!("{name}: {label}");
+            report(&title, &plans, (selection.verbose, "measured"), &mut total);
+            saved += &format!("{title}\n");
+            for plan in &plans {
+                saved += &format!("  {:.1} {}\n", median(plan.times.iter().copied()), plan.what);
+            }
         }
+    }
+    if let Some(path) = &selection.save {
+        std::fs::write(path, saved)?;
     }
     println!("measured on {} in {:.0} s: {total}", device.name(), start.elapsed().as_secs_f64());
     Ok(())
@@ -145,7 +171,12 @@ fn measure(row: &dyn Row, index: usize, device: Device, plans: &mut Vec<Plan>) -
     Ok(())
 }
 
-fn report(what: &str, plans: &[Plan], verbose: bool, total: &mut Total) {
+/// Prints the plans of a configuration, and counts it. `origin`: of the times.
+fn report(what: &str, plans: &[Plan], (verbose, origin): (bool, &str), total: &mut Total) {
+    if plans.is_empty() {
+        println!("{what}");
+        return;
+    }
     let times: Vec<f64> = plans.iter().map(|plan| median(plan.times.iter().copied())).collect();
     let models: Vec<f64> = plans.iter().map(|plan| plan.model).collect();
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
@@ -158,7 +189,7 @@ fn report(what: &str, plans: &[Plan], verbose: bool, total: &mut Total) {
     for (plan, time) in plans.iter().zip(&times) {
         if verbose || plan.chosen || *time == least {
             let chosen = if plan.chosen { ", chosen" } else { "" };
-            println!("  model {:9.1} us, measured {time:9.1} us  {}{chosen}", plan.model, plan.what);
+            println!("  model {:9.1} us, {origin} {time:9.1} us  {}{chosen}", plan.model, plan.what);
         }
     }
 }
