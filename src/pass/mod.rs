@@ -38,7 +38,6 @@ pub(crate) use prove::{
 };
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
-pub(crate) use transform::canonicalize::int::binary as fold_int;
 #[cfg(not(feature = "_suite"))]
 pub(crate) use transform::hoist_factor::POSITIVE_RANGE;
 #[cfg(feature = "_suite")]

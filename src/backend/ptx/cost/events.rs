@@ -5,9 +5,9 @@ use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
 use super::op_cost::{OpCost, OpCosts};
-use super::register_demand::registers_of_loop;
 use super::resource_use::{Resource, ResourceUse};
-use crate::backend::ptx::hardware::{WARP_GROUP_WARPS, WARP_SIZE};
+use super::trip_count::{LaunchInfo, trip_counts};
+use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, HoistedOperand, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StagesPerIteration, Step,
     StripMine, StripRole, SubStep, WarpRole,
@@ -167,12 +167,13 @@ pub struct ChannelCost {
 }
 
 impl EventPrograms {
-    /// Returns the event programs of a schedule, with these trip counts.
+    /// Returns the event programs of a schedule.
     pub fn new(
         context: &KernelInfo<'_>,
         machine: &'static MachineModel,
-        (schedule, ctas_per_sm): (&Schedule, u32),
-        known: &FxHashMap<OpId, f64>,
+        body: BlockId,
+        schedule: &Schedule,
+        launched: LaunchInfo<'_>,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
             machine,
@@ -182,6 +183,7 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
+        let known = trip_counts(context.module, (body, &context.regions), launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines
@@ -200,15 +202,6 @@ impl EventPrograms {
             }
         }
         let has_mma = !context.inference.mma_plans.is_empty();
-        let available = context.consumer_registers(schedule.warp_spec.is_some(), ctas_per_sm);
-        let loops = context.regions.ops().iter().copied().filter(|&id| {
-            let mut nested = context.regions.nested(id).iter();
-            context.module.op(id).code == Opcode::For
-                && context.regions.has_mma(id)
-                && !nested.any(|&inner| context.module.op(inner).code.is_loop())
-        });
-        let in_loops = loops.map(|id| registers_of_loop(context, id)).max().unwrap_or(0);
-        let spilled_registers = context.mma_registers_with_partial_sums().max(in_loops).saturating_sub(available);
         for partition in &schedule.partitions {
             let warps = partition.warps.end - partition.warps.start;
             let pingpong_groups = if partition.role == WarpRole::Consumer {
@@ -230,11 +223,10 @@ impl EventPrograms {
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,
-                known,
+                known: &known,
                 loads: partition.role == WarpRole::Producer,
                 exponentials: None,
                 hoisted_operands: Vec::new(),
-                spilled_registers,
                 programs: &mut programs,
             };
             let list = writer.body(partition.body);
@@ -263,8 +255,6 @@ struct EventBuilder<'a, 'm> {
     exponentials: Option<Value>,
     /// Operands of MMAs that the enclosing loops have hoisted.
     hoisted_operands: Vec<HoistedOperand>,
-    /// Registers of a thread that MMAs need beyond those of the register file.
-    spilled_registers: u32,
     programs: &'a mut EventPrograms,
 }
 
@@ -573,7 +563,7 @@ impl EventBuilder<'_, '_> {
         };
         let (mut before, mut mma_usage, mut after, mut barriers) =
             (ResourceUse::default(), ResourceUse::default(), ResourceUse::default(), 0);
-        let (mut min_cycles, mut steps) = (0.0, 0.0);
+        let mut min_cycles = 0.0;
         for &id in &plan.ops {
             let cost = self.op_costs.product(id, &fetched);
             before += cost.before.usage;
@@ -581,13 +571,6 @@ impl EventBuilder<'_, '_> {
             mma_usage += cost.mma_usage;
             min_cycles += cost.min_cycles;
             after += cost.after;
-            steps += cost.steps;
-        }
-        let asynchronous = context.inference.is_async_mma(last);
-        let spills = self.spilled_registers > 0;
-        if spills {
-            // Each step along k loads and stores the spilled accumulators.
-            before += self.spill(steps);
         }
         let name = format!("mma {}", self.source(last));
         // The order wait of MMAs is sunk to their issue.
@@ -596,6 +579,7 @@ impl EventBuilder<'_, '_> {
             let work = Work { usage: before, barriers, ..Work::default() };
             self.push(events, step, name.clone(), EventKind::Work(work));
         }
+        let asynchronous = context.inference.is_async_mma(last);
         if !asynchronous {
             self.push(events, step, name, work(mma_usage));
             if !plan.releases.is_empty() {
@@ -604,7 +588,7 @@ impl EventBuilder<'_, '_> {
             }
             return;
         }
-        let waits = spills || !context.is_async(&plan.ops);
+        let waits = !context.is_async(&plan.ops);
         events.extend(order_wait);
         let what = EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() };
         self.push(events, step, name, what);
@@ -639,13 +623,6 @@ impl EventBuilder<'_, '_> {
         if let Some(timing) = self.programs.loops.last_mut() {
             timing.pingpong = pingpong;
         }
-    }
-
-    /// Returns the use of `count` round trips of the spilled registers to local memory.
-    fn spill(&self, count: f64) -> ResourceUse {
-        let OpCosts { machine, warps, .. } = self.op_costs;
-        let lanes = 2.0 * count * f64::from(self.spilled_registers * WARP_SIZE) * warps;
-        ResourceUse::new(Resource::Shared, 4.0 * lanes / machine.shared).and(Resource::Issue, lanes / machine.issue)
     }
 
     /// Returns the list of events of a loop body, and adds those of the operands that are hoisted.

@@ -74,8 +74,6 @@ pub struct MmaCost {
     /// Resource use of the MMA, and its minimum duration in cycles.
     pub mma_usage: ResourceUse,
     pub min_cycles: f64,
-    /// Instructions one after another along k.
-    pub steps: f64,
     /// Cost of its operands before it.
     pub before: OpCost,
     /// Instructions on the result after it.
@@ -372,7 +370,6 @@ impl OpCosts<'_, '_> {
         let tensor = mine / (self.machine.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
         cost.mma_usage = ResourceUse::new(Resource::Tensor, tensor);
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
-        cost.steps = depth;
         if plan.is_asynchronous() {
             let effort = plan.effort();
             // Shared memory that the instructions read: the left operand for each of their columns,

@@ -1,6 +1,6 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
-use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, SCHEDULERS_PER_SM, WARP_SIZE};
+use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps::producer_mmas_of;
 use crate::backend::ptx::schedule::KernelInfo;
@@ -14,12 +14,8 @@ const CONSUMER_REGISTERS: u32 = 240;
 /// Registers that a thread with MMAs needs in addition to its accumulators.
 const SPARE_REGISTERS: u32 = 32;
 
-/// Registers of a thread for partial sums beside its accumulators.
-const PARTIAL_SUM_REGISTERS: u32 = 64;
-
 /// Minimum number of registers of a thread with f64 MMAs of 16 rows.
 const MIN_F64_MMA_REGISTERS: u32 = 64;
-
 impl KernelInfo<'_> {
     /// Returns the requested number of CTAs per SM, limited by warps and by the registers of MMAs.
     /// With fewer registers, ptxas rejects asynchronous MMAs or spills most values.
@@ -46,14 +42,6 @@ impl KernelInfo<'_> {
             (all + SPARE_REGISTERS).max(least)
         });
         registers.max().unwrap_or(0)
-    }
-
-    /// Returns the number of registers that a thread needs for MMAs, including partial sums that it
-    /// adds to the accumulators.
-    pub fn mma_registers_with_partial_sums(&self) -> u32 {
-        let mut plans = self.inference.mma_plans.values().flatten();
-        let adds_sums = plans.any(|plan| plan.effort().additions > 0);
-        self.mma_registers() + if adds_sums { PARTIAL_SUM_REGISTERS } else { 0 }
     }
 
     /// Returns an estimate of the registers of a thread: for MMAs, or for its part of the largest
@@ -100,9 +88,8 @@ impl KernelInfo<'_> {
     /// producer has released its own. `ctas_per_sm`: the number of CTAs per SM.
     pub fn registers_per_thread(&self, ctas_per_sm: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
-        let warps_per_scheduler = (ctas_per_sm * (consumers + producers)).div_ceil(SCHEDULERS_PER_SM);
-        let of_warp = REGISTERS_PER_SM / SCHEDULERS_PER_SM / warps_per_scheduler;
-        let at_entry = (of_warp / WARP_SIZE).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
+        let all = REGISTERS_PER_SM / ctas_per_sm / WARP_SIZE;
+        let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
         // A CTA has only the registers allocated at entry. A thread that requests more waits
         // forever.
         let pool = at_entry * (consumers + producers);
