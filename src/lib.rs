@@ -23,7 +23,7 @@
 //! release = { lto = "off", package.cutlet.opt-level = 1 }
 //! ```
 //!
-//! `cargo run` builds for about 30 s of processor time, `cargo run --release` for about 75 s. Use
+//! `cargo run` builds for about 30 s of processor time, `cargo run --release` for about 90 s. Use
 //! `--release` to measure. No toolkit and no GPU are needed for this program:
 //!
 //! ```
