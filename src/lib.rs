@@ -23,8 +23,8 @@
 //! release = { lto = "off", package.cutlet.opt-level = 1 }
 //! ```
 //!
-//! `cargo run` builds for about 30 s of processor time, `cargo run --release` for about 90 s. Use
-//! `--release` to measure. No toolkit and no GPU are needed for this program:
+//! On a slow shared machine `cargo run` builds for 90 s of processor time, `cargo run --release`
+//! for 220 s. Use `--release` to measure. No toolkit and no GPU are needed for this program:
 //!
 //! ```
 //! use cutlet as ct;

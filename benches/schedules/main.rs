@@ -62,6 +62,7 @@ fn main() -> Result<()> {
     let rows: Vec<(&str, &str)> = rows.filter(|(name, _)| selection.takes(name)).collect();
     match Device::gpu(0) {
         Ok(device) if !records && device.backend() == Backend::Ptx => measured::all(&rows, device, &selection),
+        _ if selection.save.is_some() => bail!("--save: there is no GPU to measure on"),
         _ => {
             measured::models(&rows)?;
             records_of(&selection)

@@ -95,7 +95,7 @@ fn generation(row: &dyn Row, index: usize, disable_search: bool) -> Result<f64> 
 const RECORDED: &str = include_str!("h200.plans");
 
 /// Returns the recorded time of a plan in microseconds.
-fn recorded(title: &str, what: &str) -> Option<f64> {
+fn recorded_time(title: &str, what: &str) -> Option<f64> {
     let mut plans = RECORDED.lines().skip_while(|&line| line != title).skip(1).take_while(|line| line.starts_with(' '));
     plans.find_map(|line| line.trim().split_once(' ').filter(|plan| plan.1 == what)?.0.parse().ok())
 }
@@ -109,8 +109,8 @@ pub fn models(rows: &[(&str, &str)]) -> Result<()> {
             let title = format!("{name}: {label}");
             let all = plans(&*row, index, Target::SM_90A)?.into_iter();
             let (mut known, unknown): (Vec<Plan>, Vec<Plan>) =
-                all.partition(|plan| recorded(&title, &plan.what).is_some());
-            known.iter_mut().for_each(|plan| plan.times.extend(recorded(&title, &plan.what)));
+                all.partition(|plan| recorded_time(&title, &plan.what).is_some());
+            known.iter_mut().for_each(|plan| plan.times.extend(recorded_time(&title, &plan.what)));
             report(&title, &known, (true, "recorded"), &mut total);
             for Plan { what, model, chosen, .. } in unknown {
                 println!("  model {model:9.1} us  {what}{}", if chosen { ", chosen" } else { "" });
