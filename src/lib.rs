@@ -23,8 +23,9 @@
 //! release = { lto = "off", package.cutlet.opt-level = 1 }
 //! ```
 //!
-//! On a slow shared machine `cargo run` builds for 90 s of processor time, `cargo run --release`
-//! for 220 s. Use `--release` to measure. No toolkit and no GPU are needed for this program:
+//! On a slow shared machine `cargo run` builds for about 90 s of processor time, and
+//! `cargo run --release` for about 220 s. Use `--release` to measure. No toolkit and no GPU are
+//! needed for this program:
 //!
 //! ```
 //! use cutlet as ct;
