@@ -47,6 +47,7 @@ fn sampling_interval(target: &str, demand: Demand) -> u64 {
     match target {
         _ if std::env::var_os("CUTLET_SUITE_EACH_KERNEL").is_some() => 1,
         "sm_80" => 5,
+        "sm_86" | "sm_89" if demand != Demand::NoSpills => 3,
         "sm_90a" if demand != Demand::NoSpills => 3,
         _ => 1,
     }

@@ -79,7 +79,7 @@ fn is_selected(what: &[u8], target: Target, every: usize) -> bool {
 /// Number of tests of which one has its first kernel assembled.
 const EVERY: usize = 256;
 /// Number of forms of which one is assembled; with `CUTLET_SUITE_EACH_KERNEL`, all of them.
-const FORMS_EVERY: usize = 8;
+const FORMS_EVERY: usize = 12;
 
 thread_local! {
     /// True until the test of this thread assembles its first kernel.
@@ -102,7 +102,7 @@ pub fn begin_test() {
 }
 
 /// Disassembles bytecode, and assembles a sample of it. A form is an op with its element types,
-/// ranks and attributes, in a loop or branch. One form of eight is assembled, for one of the
+/// ranks and attributes, in a loop or branch. One form of twelve is assembled, for one of the
 /// targets; other element types of the op have other targets. The first kernel of one test in 256
 /// is also assembled, for the selected target. Sizes are a part of the form only for matrix
 /// products, whose sizes select the instruction. Equal files are checked once.
