@@ -5,6 +5,7 @@
 //! writes messages, `sort` sorts lists, `span` is for the feature `tracing`. `test_sample` selects
 //! a part of the cases of a test.
 
+pub(crate) mod collect;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod sort;
