@@ -19,7 +19,7 @@
 //! [dependencies]
 //! cutlet = { git = "https://github.com/cutlet-rs/cutlet" } # from the Rust registry: cutlet = "0.1"
 //! [profile] # faster builds; the speed of kernels does not depend on these lines
-//! dev.package."*".debug = false
+//! dev.package."*" = { debug = false, debug-assertions = false, overflow-checks = false }
 //! release = { lto = "off", package.cutlet.opt-level = 1 }
 //! ```
 //!

@@ -10,6 +10,7 @@
 //! * Files are created with access for the user only. Files whose names do not have the format of
 //!   the cache are not touched.
 
+use crate::util::collect::CollectVec as _;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -274,7 +275,7 @@ impl DiskCache {
         files.retain(|(_, _, path)| path.extension().is_some_and(|suffix| suffix == SUFFIX));
         sort::natural(&mut files);
         let entry = |(last_used, bytes, path)| CacheEntry { path, bytes, last_used };
-        files.into_iter().rev().map(entry).collect()
+        files.into_iter().rev().map(entry).collect_vec()
     }
 
     /// If the limit is exceeded, removes the least recently used files until three quarters of the
@@ -299,7 +300,7 @@ impl DiskCache {
         let (writing, kept): (Vec<_>, Vec<_>) = files.into_iter().partition(|(_, _, path)| is_temporary(path));
         let is_abandoned =
             |at: &SystemTime| SystemTime::now().duration_since(*at).is_ok_and(|age| age >= ABANDONED_AGE);
-        let abandoned: Vec<_> = writing.into_iter().filter(|(at, _, _)| is_abandoned(at)).collect();
+        let abandoned: Vec<_> = writing.into_iter().filter(|(at, _, _)| is_abandoned(at)).collect_vec();
         let mut total = before;
         remove_oldest(&abandoned, &mut total, 0);
         let mut of_entries = kept.iter().map(|(_, bytes, _)| bytes).sum();
@@ -330,7 +331,7 @@ fn is_cache_file(name: &str) -> bool {
     let all = |text: &str, valid: fn(u8) -> bool| !text.is_empty() && text.bytes().all(valid);
     let is_key = |text: &str| text.len() == 64 && all(text, |c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
     let is_number = |text: &str| all(text, |c| c.is_ascii_digit());
-    match *name.split('.').collect::<Vec<_>>() {
+    match *name.split('.').collect_vec() {
         [key, SUFFIX] => is_key(key),
         [key, process, serial, TEMPORARY] => is_key(key) && is_number(process) && is_number(serial),
         _ => false,

@@ -8,6 +8,7 @@
 //! Constants are values of the user, whose `Eq`, `Clone` and `Drop` may execute any code, including
 //! launches. They are called only while no lock is held and no cell is borrowed.
 
+use crate::util::collect::CollectVec as _;
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -230,7 +231,7 @@ impl<E> MemoryCache<E> {
 /// clone one in the meantime, because the caller holds the write lock.
 fn unreferenced_slots<'a, E: 'a>(all: impl Iterator<Item = &'a Entry<E>>) -> RemovedSlots<E> {
     let mut unreferenced: Vec<_> =
-        all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect();
+        all.map(|entry| &entry.slot).filter(|slot| Arc::strong_count(slot) == 1).cloned().collect_vec();
     sort::by_key(&mut unreferenced, |slot| slot.last_request.load(Relaxed));
     unreferenced
 }

@@ -7,6 +7,7 @@ use super::op_table::Opcode;
 use super::types::{Type, TypeId};
 use crate::dtype::DType;
 use crate::error::Location;
+use crate::util::collect::CollectVec as _;
 
 /// Appends ops to the innermost open block of a module.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ impl Builder {
 
     /// Starts an entry with parameters of these types. Its body becomes the open block.
     pub fn begin_entry(&mut self, name: &str, params: &[Type]) -> Vec<Value> {
-        let types: Vec<TypeId> = params.iter().map(|t| self.module.intern(t.clone())).collect();
+        let types: Vec<TypeId> = params.iter().map(|t| self.module.intern(t.clone())).collect_vec();
         let body = self.module.add_block(&types);
         let loc = self.loc;
         self.module.entries.push(Entry { name: name.into(), body, hints: Default::default(), loc });
@@ -98,7 +99,7 @@ impl Builder {
 
     /// Appends an op with one operand per group and one result.
     pub fn simple(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, result: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         let id = self.op(code, &groups, attrs, Vec::new(), &[result]);
         self.module.op(id).results[0]
     }

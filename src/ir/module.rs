@@ -1,5 +1,6 @@
 //! The module: arenas of values, ops and blocks, and interned types.
 
+use crate::util::collect::CollectVec as _;
 use indexmap::IndexSet;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -383,12 +384,12 @@ impl Module {
         debug_assert_eq!(spec.operands.len(), groups.len(), "operand groups of {}", spec.name);
         let id = OpId(self.ops.len() as u32);
         let plain = spec.operands.iter().all(|o| o.arity == Arity::One);
-        let segments = if plain { Vec::new() } else { groups.iter().map(|g| g.len() as u32).collect() };
+        let segments = if plain { Vec::new() } else { groups.iter().map(|g| g.len() as u32).collect_vec() };
         for &region in &regions {
             self.block_mut(region).parent = Some(id);
         }
         self.ops.push(Op { code, operands: groups.concat(), segments, results: Vec::new(), attrs, regions, loc });
-        let results = (0u32..).zip(result_types).map(|(i, &ty)| self.add_value(ty, Def::Result(id, i))).collect();
+        let results = (0u32..).zip(result_types).map(|(i, &ty)| self.add_value(ty, Def::Result(id, i))).collect_vec();
         self.op_mut(id).results = results;
         id
     }
@@ -428,7 +429,7 @@ impl Module {
     pub fn renew_results(&mut self, op: OpId) -> Vec<Value> {
         let old = self.op(op).results.clone();
         let new = (0u32..).zip(old).map(|(i, value)| self.add_value(self.ty_id(value), Def::Result(op, i)));
-        let new: Vec<Value> = new.collect();
+        let new: Vec<Value> = new.collect_vec();
         self.op_mut(op).results.clone_from(&new);
         new
     }

@@ -6,6 +6,7 @@
 //! the number of the op in its low bits.
 
 use super::handle::Loc;
+use crate::util::collect::CollectVec as _;
 
 /// Number of low bits of a key that hold the number of the op.
 pub(crate) const SITE_BITS: u32 = 16;
@@ -155,7 +156,7 @@ impl RecordedArray {
     pub fn conflicts(&self) -> Vec<(usize, usize)> {
         let count = self.classes.len();
         let pairs = (0..count).flat_map(|a| (a..count).map(move |b| (a, b)));
-        pairs.filter(|&(a, b)| self.classes[a].is_in_conflict(self.classes[b])).collect()
+        pairs.filter(|&(a, b)| self.classes[a].is_in_conflict(self.classes[b])).collect_vec()
     }
 }
 

@@ -6,6 +6,7 @@ use super::attr::{Attr, ConstData};
 use super::handle::{BlockId, OpId, Value};
 use super::module::{Def, Module};
 use super::op_table::Opcode;
+use crate::util::collect::CollectVec as _;
 
 /// Table of values and their replacements.
 #[derive(Clone, Debug, Default)]
@@ -112,7 +113,7 @@ impl Module {
     /// values of enclosing blocks beforehand.
     pub fn clone_block(&mut self, block: BlockId, values: &mut Substitution) -> BlockId {
         let args = self.block(block).args.clone();
-        let types: Vec<_> = args.iter().map(|&arg| self.ty_id(arg)).collect();
+        let types: Vec<_> = args.iter().map(|&arg| self.ty_id(arg)).collect_vec();
         let copy = self.add_block(&types);
         for (i, &arg) in args.iter().enumerate() {
             let new = self.block(copy).args[i];
@@ -128,11 +129,11 @@ impl Module {
     /// Clones an op with its regions. The copy is not in a block yet (see [`Module::clone_block`]).
     pub fn clone_op(&mut self, id: OpId, values: &mut Substitution) -> OpId {
         let op = self.op(id).clone();
-        let regions: Vec<BlockId> = op.regions.iter().map(|&region| self.clone_block(region, values)).collect();
-        let operands: Vec<Value> = op.operands.iter().map(|&v| values.resolve(v)).collect();
-        let types: Vec<_> = op.results.iter().map(|&v| self.ty_id(v)).collect();
+        let regions: Vec<BlockId> = op.regions.iter().map(|&region| self.clone_block(region, values)).collect_vec();
+        let operands: Vec<Value> = op.operands.iter().map(|&v| values.resolve(v)).collect_vec();
+        let types: Vec<_> = op.results.iter().map(|&v| self.ty_id(v)).collect_vec();
         let groups: Vec<&[Value]> = if op.segments.is_empty() {
-            operands.chunks(1).collect()
+            operands.chunks(1).collect_vec()
         } else {
             let mut rest = operands.as_slice();
             let mut take = |n: &u32| {
@@ -140,7 +141,7 @@ impl Module {
                 rest = tail;
                 group
             };
-            op.segments.iter().map(&mut take).collect()
+            op.segments.iter().map(&mut take).collect_vec()
         };
         let new = self.add_op(op.code, &groups, op.attrs.clone(), regions, &types, op.loc);
         if self.mma_parts.contains_key(&id) {
@@ -155,7 +156,7 @@ impl Module {
 }
 
 fn retained(list: &[Value], keep: &impl Fn(usize) -> bool) -> Vec<Value> {
-    list.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, &v)| v).collect()
+    list.iter().enumerate().filter(|(i, _)| keep(*i)).map(|(_, &v)| v).collect_vec()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Signatures of launch arguments, by which a bundle selects an entry.
 
+use crate::util::collect::CollectVec as _;
 use std::any::{Any, type_name};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -204,7 +205,7 @@ fn known(facts: ArrayInfo) -> Vec<String> {
     for (what, bits) in
         [("stride 1", facts.unit_stride), ("extents / 16", facts.extent_div16), ("strides / 16", facts.stride_div16)]
     {
-        let axes: Vec<String> = (0..32).filter(|d| bits >> d & 1 == 1).map(|d| d.to_string()).collect();
+        let axes: Vec<String> = (0..32).filter(|d| bits >> d & 1 == 1).map(|d| d.to_string()).collect_vec();
         if !axes.is_empty() {
             all.push(format!("{what} along {}", axes.join(", ")));
         }

@@ -1,5 +1,6 @@
 //! Conversion of launch arguments of the host into parameters of the kernel.
 
+use crate::util::collect::CollectVec as _;
 use std::any::TypeId;
 
 use super::launch_arg::{Constant, ConstantValue, LaunchArg};
@@ -267,11 +268,11 @@ impl<P, A: IntoKernelArg<P>> IntoKernelArg<Vec<P>> for Vec<A> {
 
     #[inline]
     fn into_arg(self) -> Self::Arg {
-        self.into_iter().map(A::into_arg).collect()
+        self.into_iter().map(A::into_arg).collect_vec()
     }
 
     fn from_traced(traced: Vec<<A::Arg as LaunchArg>::Traced>) -> Vec<P> {
-        traced.into_iter().map(arrived::<A, P>).collect()
+        traced.into_iter().map(arrived::<A, P>).collect_vec()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Launch arguments: their keys, parameters and traced values.
 
+use crate::util::collect::CollectVec as _;
 use std::any::Any;
 use std::hash::{Hash, Hasher};
 
@@ -215,7 +216,7 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
     type Output = Vec<A::Output>;
 
     fn into_output(self) -> Vec<A::Output> {
-        self.into_iter().map(A::into_output).collect()
+        self.into_iter().map(A::into_output).collect_vec()
     }
 
     #[inline]
@@ -225,7 +226,7 @@ impl<A: LaunchArg> LaunchArg for Vec<A> {
     }
     list_methods!();
     fn trace(&self, tracer: &mut Tracer) -> Vec<A::Traced> {
-        self.iter().map(|arg| arg.trace(tracer)).collect()
+        self.iter().map(|arg| arg.trace(tracer)).collect_vec()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Launches as nodes of a graph: the selected code with its parameters.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -134,7 +135,7 @@ impl RecordedLaunch for OnGpu {
     unsafe fn queue(&self, stream: &GpuStream, dependent: bool) -> Result<()> {
         let maps = self.maps.as_deref().unwrap_or_default();
         let mut pointers: Vec<*mut c_void> =
-            param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref(), None).collect();
+            param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref(), None).collect_vec();
         // SAFETY: each pointer is to a word or map that lives until the call returns and is at
         // least as wide as the parameter; `self.kernel` keeps the function loaded. The rest is
         // guaranteed by the caller.

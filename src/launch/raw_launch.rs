@@ -1,5 +1,6 @@
 //! Compiled kernel with its parameters for the driver, for launches outside of this crate.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::c_void;
 use std::fmt;
 use std::sync::Arc;
@@ -77,6 +78,6 @@ impl RawLaunch {
     /// ```
     pub fn params(&mut self) -> Vec<*mut c_void> {
         let maps = self.maps.as_deref().unwrap_or_default();
-        param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref(), None).collect()
+        param_pointers(&self.kinds, &self.words, maps, self.failure.as_deref(), None).collect_vec()
     }
 }

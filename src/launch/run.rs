@@ -1,5 +1,6 @@
 //! Execution of a compiled kernel: passes the parameters to the driver or the interpreter.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
 
@@ -100,7 +101,7 @@ fn checked(
     let memory: Vec<ShadowMemory<'_>> = {
         let shadows = shadows.iter().flatten().map(|shadow| shadow.shadow());
         let shadows = shadows.chain(log.iter().map(|(_, log)| log.shadow()));
-        shadows.chain(records.iter().flatten().map(|record| record.shadow())).collect()
+        shadows.chain(records.iter().flatten().map(|record| record.shadow())).collect_vec()
     };
     memory.iter().for_each(|shadow| words.push(shadow.word));
     execute(executable, stream, (grid, dependent), checks, &words, args, &memory)?;
@@ -235,7 +236,7 @@ fn launch_gpu(
         }
     } else {
         let mut pointers: Vec<*mut c_void> =
-            param_pointers(&code.params, words, maps, code.failure.as_deref(), trace).collect();
+            param_pointers(&code.params, words, maps, code.failure.as_deref(), trace).collect_vec();
         // SAFETY: as above.
         unsafe { code.kernel.launch(stream, grid, dependent, &mut pointers) }
     };

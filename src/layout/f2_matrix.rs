@@ -4,6 +4,7 @@
 //! column `i` is the image of unit vector `i`. The product with a vector is an exclusive or of
 //! columns.
 
+use crate::util::collect::CollectVec as _;
 /// Returns the image of `input` under the map with these columns. Bits of `input` beyond the last
 /// column are ignored.
 ///
@@ -123,7 +124,7 @@ impl Span {
 pub fn intersection(a: &[u32], b: &[u32]) -> Vec<u32> {
     // Zassenhaus algorithm: the pairs (a, a) and (b, 0) are reduced by their first halves. The
     // second halves of the rows with first half zero are a basis of the intersection.
-    let mut rows: Vec<u64> = a.iter().map(|&v| (v as u64) << 32 | v as u64).collect();
+    let mut rows: Vec<u64> = a.iter().map(|&v| (v as u64) << 32 | v as u64).collect_vec();
     rows.extend(b.iter().map(|&v| (v as u64) << 32));
     let mut basis: Vec<u64> = Vec::new();
     for mut row in rows {
@@ -135,7 +136,7 @@ pub fn intersection(a: &[u32], b: &[u32]) -> Vec<u32> {
             basis.sort_by_key(|v| std::cmp::Reverse(*v));
         }
     }
-    basis.into_iter().filter(|row| row >> 32 == 0).map(|row| row as u32).collect()
+    basis.into_iter().filter(|row| row >> 32 == 0).map(|row| row as u32).collect_vec()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Linear layout: the distribution of a tile over registers, lanes and warps (Triton
 //! `LinearLayout`).
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Arc;
 
 use super::f2_matrix;
@@ -87,9 +88,10 @@ impl Layout {
         assert!(vector.is_power_of_two() && num_warps.is_power_of_two(), "vector {vector}, {num_warps} warps");
         assert!(is_permutation(order, shape.len()), "{order:?} is no order of {} axes", shape.len());
         checked_num_elements(shape);
-        let mut bits: Vec<u32> = order.iter().flat_map(|&axis| axis_bits(shape, axis)).map(|bit| 1 << bit).collect();
+        let mut bits: Vec<u32> =
+            order.iter().flat_map(|&axis| axis_bits(shape, axis)).map(|bit| 1 << bit).collect_vec();
         let fastest = order.first().map_or(1, |&axis| shape[axis] as usize);
-        let mut take = |count: usize| -> Vec<u32> { bits.drain(..count.min(bits.len())).collect() };
+        let mut take = |count: usize| -> Vec<u32> { bits.drain(..count.min(bits.len())).collect_vec() };
         let mut register = take(vector.min(fastest).ilog2() as usize);
         let mut lane = take(LANE_BITS);
         let mut warp = take(num_warps.ilog2() as usize);
@@ -111,7 +113,7 @@ impl Layout {
     pub fn replicated(shape: &[i64], num_warps: usize) -> Layout {
         let bits = checked_num_elements(shape).ilog2();
         let warp = vec![0; num_warps.ilog2() as usize];
-        Layout::new(shape, (0..bits).map(|bit| 1 << bit).collect(), vec![0; LANE_BITS], warp)
+        Layout::new(shape, (0..bits).map(|bit| 1 << bit).collect_vec(), vec![0; LANE_BITS], warp)
     }
 
     /// Returns the extents of the tile.
@@ -205,7 +207,7 @@ impl Layout {
                 rest /= extent;
                 coordinate
             })
-            .collect();
+            .collect_vec();
         coordinates.reverse();
         coordinates
     }
@@ -243,7 +245,7 @@ impl Layout {
     #[must_use]
     pub fn permute(&self, permutation: &[usize]) -> Layout {
         assert!(is_permutation(permutation, self.shape.len()), "{permutation:?} for {:?}", self.shape);
-        let shape: Vec<i64> = permutation.iter().map(|&axis| self.shape[axis]).collect();
+        let shape: Vec<i64> = permutation.iter().map(|&axis| self.shape[axis]).collect_vec();
         // New bit number of each old bit, by the axes of the result.
         let mut moved = vec![0; self.num_elements().ilog2() as usize];
         for (axis, &source) in permutation.iter().enumerate() {
@@ -325,10 +327,10 @@ impl Layout {
     pub fn projected_registers(&self, source: &[i64]) -> Vec<usize> {
         let bases = self.projection(source);
         let kept: Vec<usize> =
-            (0..self.register.len()).filter(|&bit| f2_matrix::apply(&bases, self.register[bit]) != 0).collect();
+            (0..self.register.len()).filter(|&bit| f2_matrix::apply(&bases, self.register[bit]) != 0).collect_vec();
         (0..self.num_registers())
             .map(|register| kept.iter().enumerate().map(|(new, old)| (register >> old & 1) << new).sum())
-            .collect()
+            .collect_vec()
     }
 
     /// Returns the basis in the flat index of `source` of each bit of the flat index of this
@@ -360,7 +362,7 @@ impl Layout {
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::new([64], vec![0, 32], vec![1, 2, 4, 8, 16], vec![]);
-    /// assert_eq!((0..4).map(|register| layout.canonical_register(register)).collect::<Vec<_>>(), [0, 0, 1, 1]);
+    /// assert_eq!((0..4).map(|register| layout.canonical_register(register)).collect(), [0, 0, 1, 1]);
     /// ```
     pub fn canonical_register(&self, register: usize) -> usize {
         let kept = (0..self.register.len()).filter(|&bit| self.register[bit] != 0);
@@ -403,7 +405,7 @@ impl Layout {
     /// assert_eq!((layout.vector_len(1), layout.vector_len(0)), (4, 1));
     /// ```
     pub fn vector_len(&self, axis: usize) -> usize {
-        let bits: Vec<u32> = axis_bits(&self.shape, axis).map(|bit| 1 << bit).collect();
+        let bits: Vec<u32> = axis_bits(&self.shape, axis).map(|bit| 1 << bit).collect_vec();
         let run = self.register.iter().zip(&bits).take_while(|(basis, bit)| basis == bit).count();
         let bases = self.bases();
         // In a swizzled layout, other hardware bits may flip low element bits, so that the elements

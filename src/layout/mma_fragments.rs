@@ -6,6 +6,7 @@
 
 use super::Layout;
 use super::linear_layout::LANE_BITS;
+use crate::util::collect::CollectVec as _;
 
 /// Shape of one `mma.sync` instruction and the width of the elements of its operands.
 ///
@@ -225,7 +226,7 @@ impl Tiling {
     /// ```
     pub fn left(&self) -> Layout {
         let word = self.instruction.word_bits();
-        let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect();
+        let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect_vec();
         register.extend(self.upper_rows());
         register.extend(self.fragment_depth().map(|bit| (Axis::K, bit)));
         register.extend(self.step_bits());
@@ -245,7 +246,7 @@ impl Tiling {
     /// ```
     pub fn right(&self) -> Layout {
         let word = self.instruction.word_bits();
-        let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect();
+        let mut register: Vec<Bit> = (0..word).map(|bit| (Axis::K, bit)).collect_vec();
         register.extend(self.fragment_depth().map(|bit| (Axis::K, bit)));
         register.extend(self.step_bits());
         register.extend(self.repeat_bits(Axis::N));
@@ -342,7 +343,7 @@ impl Tiling {
     }
 
     fn layout(&self, axes: [Axis; 3], register: &[Bit], lane: &[Bit; LANE_BITS]) -> Layout {
-        let shape: Vec<i64> = axes.iter().map(|&axis| self.extents[axis as usize]).collect();
+        let shape: Vec<i64> = axes.iter().map(|&axis| self.extents[axis as usize]).collect_vec();
         let basis = |&(axis, bit): &Bit| -> u32 {
             let Some(position) = axes.iter().position(|&other| other == axis) else { return 0 };
             if bit >= shape[position].ilog2() {
@@ -357,7 +358,7 @@ impl Tiling {
             warp.extend((first..first + count).map(|bit| basis(&(axis, bit))));
         }
         warp.extend(vec![0; self.replicas as usize]);
-        let bases = |bits: &[Bit]| bits.iter().map(basis).collect();
+        let bases = |bits: &[Bit]| bits.iter().map(basis).collect_vec();
         let (register, lane) = (bases(register), bases(lane));
         Layout::new(shape, register, lane, warp)
     }
@@ -389,7 +390,7 @@ pub fn wgmma_accumulator(n: i64) -> Layout {
 /// ```
 pub fn wgmma_left(bits: u32) -> Layout {
     let (k, word) = (256 / bits, 32 / bits);
-    let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| 1 << bit).collect();
+    let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| 1 << bit).collect_vec();
     register.extend([8 * k, 4 * word]);
     rows_of_warpgroup([64, i64::from(k)], register, [word, 2 * word])
 }

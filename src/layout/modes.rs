@@ -1,5 +1,6 @@
 //! Layouts in mode form: the notation of users (CuTe modes).
 
+use crate::util::collect::CollectVec as _;
 /// Layout in mode form. Each dimension of the shape is factored into modes. The thread number
 /// counts the *spatial* modes, the register index of a thread the *local* ones.
 ///
@@ -62,7 +63,7 @@ pub enum SpatialMode {
 pub fn local(shape: impl Into<Vec<i64>>) -> Modes {
     let shape = shape.into();
     let order = 0..shape.len();
-    Modes::atom(shape, Vec::new(), order.collect())
+    Modes::atom(shape, Vec::new(), order.collect_vec())
 }
 
 /// Makes a layout with one element per thread, threads in row-major order.
@@ -77,7 +78,7 @@ pub fn local(shape: impl Into<Vec<i64>>) -> Modes {
 pub fn spatial(shape: impl Into<Vec<i64>>) -> Modes {
     let shape = shape.into();
     let order = 0..shape.len();
-    Modes::atom(shape, order.collect(), Vec::new())
+    Modes::atom(shape, order.collect_vec(), Vec::new())
 }
 
 /// Makes a layout with all elements in one thread, registers in column-major order.
@@ -92,7 +93,7 @@ pub fn spatial(shape: impl Into<Vec<i64>>) -> Modes {
 pub fn column_local(shape: impl Into<Vec<i64>>) -> Modes {
     let shape = shape.into();
     let order = (0..shape.len()).rev();
-    Modes::atom(shape, Vec::new(), order.collect())
+    Modes::atom(shape, Vec::new(), order.collect_vec())
 }
 
 /// Makes a layout with one element per thread, threads in column-major order.
@@ -107,14 +108,14 @@ pub fn column_local(shape: impl Into<Vec<i64>>) -> Modes {
 pub fn column_spatial(shape: impl Into<Vec<i64>>) -> Modes {
     let shape = shape.into();
     let order = (0..shape.len()).rev();
-    Modes::atom(shape, order.collect(), Vec::new())
+    Modes::atom(shape, order.collect_vec(), Vec::new())
 }
 
 impl Modes {
     fn atom(shape: Vec<i64>, spatial: Vec<usize>, local: Vec<usize>) -> Modes {
         assert!(shape.iter().all(|&extent| extent > 0), "extents {shape:?} are not positive");
-        let spatial = spatial.into_iter().map(SpatialMode::Mode).collect();
-        Modes { mode_axis: (0..shape.len()).collect(), mode_shape: shape.clone(), shape, spatial, local }
+        let spatial = spatial.into_iter().map(SpatialMode::Mode).collect_vec();
+        Modes { mode_axis: (0..shape.len()).collect_vec(), mode_shape: shape.clone(), shape, spatial, local }
     }
 
     /// Makes a layout from its parts. `mode_shape[d]` factors dimension `d` from slow to fast.
@@ -134,7 +135,7 @@ impl Modes {
         let product = |extents: &[i64]| extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
         let modes = Modes {
             shape: mode_shape.iter().map(|modes| product(modes)).collect::<Option<_>>()?,
-            mode_axis: mode_shape.iter().enumerate().flat_map(|(axis, modes)| vec![axis; modes.len()]).collect(),
+            mode_axis: mode_shape.iter().enumerate().flat_map(|(axis, modes)| vec![axis; modes.len()]).collect_vec(),
             mode_shape: mode_shape.concat(),
             spatial,
             local,
@@ -146,7 +147,7 @@ impl Modes {
         let replicas_fit = modes.spatial.iter().all(|mode| !matches!(mode, SpatialMode::Replicas(n) if *n <= 0));
         let fits = |(&extent, &uses): (&i64, &i32)| extent > 0 && (uses == 1 || (uses == 0 && extent == 1));
         product(&modes.shape)?;
-        product(&modes.spatial.iter().map(|&mode| modes.spatial_extent(mode)).collect::<Vec<_>>())?;
+        product(&modes.spatial.iter().map(|&mode| modes.spatial_extent(mode)).collect_vec())?;
         (replicas_fit && modes.mode_shape.iter().zip(&uses).all(fits)).then_some(modes)
     }
 
@@ -273,9 +274,12 @@ impl Modes {
                 SpatialMode::Replicas(count) => 0..count,
             };
             let extent = self.spatial_extent(mode);
-            threads.iter().flat_map(|&thread| values.clone().map(move |value| next(thread, extent, value))).collect()
+            threads
+                .iter()
+                .flat_map(|&thread| values.clone().map(move |value| next(thread, extent, value)))
+                .collect_vec()
         });
-        threads.into_iter().map(|thread| (thread, register)).collect()
+        threads.into_iter().map(|thread| (thread, register)).collect_vec()
     }
 
     /// Returns the same layout with the minimum number of modes: none of extent 1, and adjacent
@@ -290,8 +294,8 @@ impl Modes {
     #[must_use]
     pub fn canonical(&self) -> Modes {
         let long = |mode: &SpatialMode| self.spatial_extent(*mode) != 1;
-        let spatial: Vec<SpatialMode> = self.spatial.iter().copied().filter(long).collect();
-        let local: Vec<usize> = self.local.iter().copied().filter(|&mode| self.mode_shape[mode] != 1).collect();
+        let spatial: Vec<SpatialMode> = self.spatial.iter().copied().filter(long).collect_vec();
+        let local: Vec<usize> = self.local.iter().copied().filter(|&mode| self.mode_shape[mode] != 1).collect_vec();
         let follows = |slow: usize, fast: usize| {
             self.mode_axis[slow] == self.mode_axis[fast]
                 && (spatial.windows(2).any(|pair| pair == [SpatialMode::Mode(slow), SpatialMode::Mode(fast)])
@@ -324,7 +328,7 @@ impl Modes {
                 (SpatialMode::Mode(mode), _) => result.spatial.extend(number[mode].map(SpatialMode::Mode)),
             }
         }
-        result.local = local.into_iter().filter_map(|mode| number[mode]).collect();
+        result.local = local.into_iter().filter_map(|mode| number[mode]).collect_vec();
         result
     }
 

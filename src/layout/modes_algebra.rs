@@ -1,6 +1,7 @@
 //! Algebra of layouts in mode form: products and quotients, permutation, replication, reduction
 //! (CuTe layout algebra).
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Mul;
 
 use super::modes::{Modes, SpatialMode, local, saturating_product, spatial};
@@ -87,13 +88,13 @@ impl Modes {
         if inner.shape.len() != rank || self.shape.iter().zip(&inner.shape).any(|(own, inner)| own % inner != 0) {
             return None;
         }
-        let shape: Vec<i64> = self.shape.iter().zip(&inner.shape).map(|(own, inner)| own / inner).collect();
+        let shape: Vec<i64> = self.shape.iter().zip(&inner.shape).map(|(own, inner)| own / inner).collect_vec();
         // Each axis is divided into an outer and an inner one, so that no mode belongs to both
         // factors.
-        let halves: Vec<i64> = shape.iter().zip(&inner.shape).flat_map(|(&outer, &inner)| [outer, inner]).collect();
+        let halves: Vec<i64> = shape.iter().zip(&inner.shape).flat_map(|(&outer, &inner)| [outer, inner]).collect_vec();
         let split = self.reshape(&halves)?;
         let is_outer = |&mode: &usize| split.mode_axis[mode] % 2 == 0;
-        let outer: Vec<usize> = (0..split.mode_shape.len()).filter(is_outer).collect();
+        let outer: Vec<usize> = (0..split.mode_shape.len()).filter(is_outer).collect_vec();
         let number = |mode: usize| outer.iter().position(|&other| other == mode);
         let slow = split.outer_thread_modes(inner.num_threads())?.into_iter().map(|mode| match mode {
             SpatialMode::Mode(mode) => number(mode).map(SpatialMode::Mode),
@@ -101,10 +102,10 @@ impl Modes {
         });
         let quotient = Modes {
             shape,
-            mode_shape: outer.iter().map(|&mode| split.mode_shape[mode]).collect(),
-            mode_axis: outer.iter().map(|&mode| split.mode_axis[mode] / 2).collect(),
+            mode_shape: outer.iter().map(|&mode| split.mode_shape[mode]).collect_vec(),
+            mode_axis: outer.iter().map(|&mode| split.mode_axis[mode] / 2).collect_vec(),
             spatial: slow.collect::<Option<_>>()?,
-            local: split.local.iter().filter_map(|&mode| number(mode)).collect(),
+            local: split.local.iter().filter_map(|&mode| number(mode)).collect_vec(),
         };
         let counts =
             saturating_product([quotient.num_threads(), quotient.num_registers()]) == quotient.total_registers();
@@ -153,7 +154,7 @@ impl Modes {
                 SpatialMode::Mode(number) => SpatialMode::Mode(numbers[*number]),
                 replicas => *replicas,
             });
-            (spatial.collect::<Vec<_>>(), modes.local.iter().map(|&number| numbers[number]).collect::<Vec<_>>())
+            (spatial.collect_vec(), modes.local.iter().map(|&number| numbers[number]).collect_vec())
         };
         let (outer_spatial, outer_local) = renumber(self, &outer_number);
         let (inner_spatial, inner_local) = renumber(inner, &inner_number);
@@ -185,9 +186,14 @@ impl Modes {
         Modes {
             shape: [&self.shape[..], &inner.shape].concat(),
             mode_shape: [&self.mode_shape[..], &inner.mode_shape].concat(),
-            mode_axis: self.mode_axis.iter().copied().chain(inner.mode_axis.iter().map(|axis| axis + rank)).collect(),
-            spatial: self.spatial.iter().copied().chain(moved).collect(),
-            local: self.local.iter().copied().chain(inner.local.iter().map(|number| number + count)).collect(),
+            mode_axis: self
+                .mode_axis
+                .iter()
+                .copied()
+                .chain(inner.mode_axis.iter().map(|axis| axis + rank))
+                .collect_vec(),
+            spatial: self.spatial.iter().copied().chain(moved).collect_vec(),
+            local: self.local.iter().copied().chain(inner.local.iter().map(|number| number + count)).collect_vec(),
         }
     }
 
@@ -206,21 +212,21 @@ impl Modes {
         let order: Vec<usize> = permutation
             .iter()
             .flat_map(|&axis| (0..self.mode_axis.len()).filter(move |&mode| self.mode_axis[mode] == axis))
-            .collect();
+            .collect_vec();
         let renumbered = |number: usize| order.iter().position(|&old| old == number).unwrap_or(number);
         let spatial = self.spatial.iter().map(|mode| match mode {
             SpatialMode::Mode(number) => SpatialMode::Mode(renumbered(*number)),
             replicas => *replicas,
         });
         Some(Modes {
-            shape: permutation.iter().map(|&axis| self.shape[axis]).collect(),
-            mode_shape: order.iter().map(|&mode| self.mode_shape[mode]).collect(),
+            shape: permutation.iter().map(|&axis| self.shape[axis]).collect_vec(),
+            mode_shape: order.iter().map(|&mode| self.mode_shape[mode]).collect_vec(),
             mode_axis: order
                 .iter()
                 .map(|&mode| permutation.iter().position(|&axis| axis == self.mode_axis[mode]).unwrap_or(0))
-                .collect(),
-            spatial: spatial.collect(),
-            local: self.local.iter().map(|&number| renumbered(number)).collect(),
+                .collect_vec(),
+            spatial: spatial.collect_vec(),
+            local: self.local.iter().map(|&number| renumbered(number)).collect_vec(),
         })
     }
 
@@ -249,11 +255,11 @@ impl Modes {
         let one = |(number, &extent): (usize, &i64)| if gone(number) { 1 } else { extent };
         let kept = |(axis, &extent): (usize, &i64)| if axes.contains(&axis) { 1 } else { extent };
         let reduced = Modes {
-            shape: self.shape.iter().enumerate().map(kept).collect(),
-            mode_shape: self.mode_shape.iter().enumerate().map(one).collect(),
+            shape: self.shape.iter().enumerate().map(kept).collect_vec(),
+            mode_shape: self.mode_shape.iter().enumerate().map(one).collect_vec(),
             mode_axis: self.mode_axis.clone(),
-            spatial: spatial.collect(),
-            local: self.local.iter().copied().filter(|&number| !gone(number)).collect(),
+            spatial: spatial.collect_vec(),
+            local: self.local.iter().copied().filter(|&number| !gone(number)).collect_vec(),
         };
         Some(reduced.canonical())
     }

@@ -2,6 +2,7 @@
 
 use super::f2_matrix;
 use super::linear_layout::{LANE_BITS, Layout, MAX_WARPS, axis_bits, elements};
+use crate::util::collect::CollectVec as _;
 
 impl Layout {
     /// Replaces each element of this layout by an `inner` tile. Extents are multiplied, and the
@@ -24,7 +25,7 @@ impl Layout {
             return None;
         }
         // Extents are less than 2^32, so a saturated one is rejected as well.
-        let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a.saturating_mul(*b)).collect();
+        let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a.saturating_mul(*b)).collect_vec();
         elements(&shape)?;
         let registers = self.register_bases().len() + inner.register_bases().len();
         if registers > 31 || self.num_warps().saturating_mul(inner.num_warps()) > MAX_WARPS {
@@ -44,7 +45,7 @@ impl Layout {
         let inner_bases = place(inner.shape(), &|_| 0);
         let join = |low: &[u32], high: &[u32]| -> Vec<u32> {
             let low = low.iter().map(|&basis| f2_matrix::apply(&inner_bases, basis));
-            low.chain(high.iter().map(|&basis| f2_matrix::apply(&outer_bases, basis))).collect()
+            low.chain(high.iter().map(|&basis| f2_matrix::apply(&outer_bases, basis))).collect_vec()
         };
         let lane =
             if is_used(self.lane_bases()) { join(&[], self.lane_bases()) } else { join(inner.lane_bases(), &[]) };
@@ -67,7 +68,7 @@ impl Layout {
         {
             return None;
         }
-        let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a / b).collect();
+        let shape: Vec<i64> = self.shape().iter().zip(inner.shape()).map(|(a, b)| a / b).collect_vec();
         let mut bases = vec![0; self.num_elements().ilog2() as usize];
         for axis in 0..shape.len() {
             let kept = axis_bits(self.shape(), axis).skip(inner.shape()[axis].ilog2() as usize);
@@ -76,7 +77,7 @@ impl Layout {
             }
         }
         let rest = |own: &[u32], inner: &[u32]| -> Option<Vec<u32>> {
-            Some(own.get(inner.len()..)?.iter().map(|&basis| f2_matrix::apply(&bases, basis)).collect())
+            Some(own.get(inner.len()..)?.iter().map(|&basis| f2_matrix::apply(&bases, basis)).collect_vec())
         };
         let (register, warp) =
             (rest(self.register_bases(), inner.register_bases())?, rest(self.warp_bases(), inner.warp_bases())?);

@@ -1,5 +1,6 @@
 //! Reshaping of layouts in mode form: insertion, removal, merging and splitting of axes.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::{Bound, RangeBounds};
 
 use super::modes::{Modes, SpatialMode};
@@ -17,7 +18,7 @@ impl Modes {
             return None;
         }
         let kept = (0..self.shape.len()).filter(|axis| !axes.contains(axis));
-        self.reshape(&kept.map(|axis| self.shape[axis]).collect::<Vec<_>>())
+        self.reshape(&kept.map(|axis| self.shape[axis]).collect_vec())
     }
 
     /// Inserts axes of extent 1 at these positions of the new shape. `None` if a position does not
@@ -101,7 +102,7 @@ impl Modes {
                 result.mode_axis.push(axis);
                 (rest, remaining) = (rest / factor, remaining / factor);
             }
-            pieces.push((first..result.mode_shape.len()).collect());
+            pieces.push((first..result.mode_shape.len()).collect_vec());
         }
         for &mode in &flat.spatial {
             match mode {
@@ -111,7 +112,7 @@ impl Modes {
                 replicas => result.spatial.push(replicas),
             }
         }
-        result.local = flat.local.iter().flat_map(|&number| pieces[number].iter().copied()).collect();
+        result.local = flat.local.iter().flat_map(|&number| pieces[number].iter().copied()).collect_vec();
         Some(result)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::linear_layout::{LANE_BITS, Layout, MAX_WARPS, axis_bits, elements};
 use super::modes::{Modes, SpatialMode};
+use crate::util::collect::CollectVec as _;
 
 impl Modes {
     /// Lowers the layout to a [`Layout`] for `num_warps` warps. Thread `t` is lane `t % 32` of warp
@@ -36,7 +37,7 @@ impl Modes {
         }
         threads.resize(LANE_BITS + num_warps.ilog2() as usize, 0);
         let warp = threads.split_off(LANE_BITS);
-        let register = self.local.iter().rev().flat_map(|&number| self.mode_bases(number)).collect();
+        let register = self.local.iter().rev().flat_map(|&number| self.mode_bases(number)).collect_vec();
         Some(Layout::new(self.shape.clone(), register, threads, warp))
     }
 
@@ -45,7 +46,7 @@ impl Modes {
         let axis = self.mode_axis[number];
         let faster = (number + 1..self.mode_shape.len()).filter(|&mode| self.mode_axis[mode] == axis);
         let start = axis_bits(&self.shape, axis).start + faster.map(|mode| self.mode_shape[mode].ilog2()).sum::<u32>();
-        (start..start + self.mode_shape[number].ilog2()).map(|bit| 1 << bit).collect()
+        (start..start + self.mode_shape[number].ilog2()).map(|bit| 1 << bit).collect_vec()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Text of a layout: a grid of `thread: register` cells.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use super::linear_layout::Layout;
@@ -65,7 +66,7 @@ fn grid(f: &mut fmt::Formatter<'_>, shape: &[i64], text: &[String]) -> fmt::Resu
         if i > 0 && i % rows == 0 {
             writeln!(f)?;
         }
-        let row: Vec<String> = row.iter().map(|cell| format!("{cell:>width$}")).collect();
+        let row: Vec<String> = row.iter().map(|cell| format!("{cell:>width$}")).collect_vec();
         writeln!(f, "{}", row.join("  "))?;
     }
     Ok(())
@@ -88,11 +89,12 @@ pub(super) fn full(places: &[(i64, i64)]) -> String {
         [] => "-".to_string(),
         [(thread, register)] => format!("{thread}: {register}"),
         [(_, register), ..] if places.iter().all(|(_, other)| other == register) => {
-            let threads: Vec<i64> = places.iter().map(|(thread, _)| *thread).collect();
+            let threads: Vec<i64> = places.iter().map(|(thread, _)| *thread).collect_vec();
             format!("{threads:?}: {register}")
         }
         _ => {
-            let pairs: Vec<String> = places.iter().map(|(thread, register)| format!("{thread}: {register}")).collect();
+            let pairs: Vec<String> =
+                places.iter().map(|(thread, register)| format!("{thread}: {register}")).collect_vec();
             format!("[{}]", pairs.join(", "))
         }
     }
@@ -107,10 +109,10 @@ impl fmt::Display for Modes {
             SpatialMode::Mode(number) => number as i64,
             SpatialMode::Replicas(count) => -count,
         });
-        let (spatial, local) = (spatial.collect::<Vec<_>>(), least.local_modes());
+        let (spatial, local) = (spatial.collect_vec(), least.local_modes());
         write!(f, "shape {:?}, mode shape {:?}, ", self.shape(), least.mode_shape())?;
         writeln!(f, "spatial modes {spatial:?}, local modes {local:?}")?;
-        let cells: Vec<String> = holders_of_modes(self).iter().map(|places| full(places)).collect();
+        let cells: Vec<String> = holders_of_modes(self).iter().map(|places| full(places)).collect_vec();
         grid(f, self.shape(), &cells)
     }
 }
@@ -122,7 +124,7 @@ impl fmt::Display for Layout {
         let (registers, warps) = (self.num_registers(), self.num_warps());
         writeln!(f, "shape {:?}, {registers} registers, 32 lanes, {warps} warps", self.shape())?;
         let cell = if f.alternate() { full } else { brief };
-        let cells: Vec<String> = holders_of_layout(self).iter().map(|places| cell(places)).collect();
+        let cells: Vec<String> = holders_of_layout(self).iter().map(|places| cell(places)).collect_vec();
         grid(f, self.shape(), &cells)
     }
 }

@@ -9,6 +9,7 @@ use super::Layout;
 use super::f2_matrix;
 use super::f2_matrix::Span;
 use super::linear_layout::axis_bits;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Widest access of one thread in bytes (PTX ISA, `.v4.b32`).
@@ -68,7 +69,7 @@ impl SharedLayout {
         assert!(element_bytes.is_power_of_two(), "elements of {element_bytes} bytes");
         let mut bits: Vec<u32> = Vec::new();
         if let [fastest, rest @ ..] = order {
-            let row: Vec<u32> = axis_bits(shape, *fastest).collect();
+            let row: Vec<u32> = axis_bits(shape, *fastest).collect_vec();
             let (near, panels) = row.split_at(row.len().min((BANK_ROW_BYTES / element_bytes).ilog2() as usize));
             bits.extend(near);
             bits.extend(rest.first().into_iter().flat_map(|&axis| axis_bits(shape, axis)));
@@ -90,7 +91,7 @@ impl SharedLayout {
         // Bits from 16 bytes up first, which keep vectors contiguous.
         let free = (4..7).chain(2..4).map(|bit| 1 << bit).filter(|bit| banks & !taken & bit != 0);
         let far = lanes.iter().filter(|lane| self.offset(**lane) >= BANK_ROW_BYTES as u32);
-        let pairs: Vec<(usize, u32)> = far.map(|lane| lane.trailing_zeros() as usize).zip(free).collect();
+        let pairs: Vec<(usize, u32)> = far.map(|lane| lane.trailing_zeros() as usize).zip(free).collect_vec();
         for (index_bit, bank) in pairs {
             self.offset_bases[index_bit] |= bank;
         }
@@ -142,7 +143,7 @@ impl SharedLayout {
                 let aligned = threads.iter().all(|&basis| self.offset(basis) & place == 0);
                 (aligned && registers.contains(element)).then_some(element)
             })
-            .collect();
+            .collect_vec();
         let rounds = vec![0; self.offset_bases.len()];
         Side::new(layout, &vector, self.element_bytes, &self.offset_bases, &rounds)
     }
@@ -207,13 +208,13 @@ impl Side {
         round_bases: &[u32],
     ) -> Side {
         let bases = [layout.lane_bases(), layout.warp_bases()].concat();
-        let thread: Vec<u32> = bases.iter().map(|&basis| f2_matrix::apply(offset_bases, basis)).collect();
-        let round = bases.iter().map(|&basis| f2_matrix::apply(round_bases, basis)).collect();
+        let thread: Vec<u32> = bases.iter().map(|&basis| f2_matrix::apply(offset_bases, basis)).collect_vec();
+        let round = bases.iter().map(|&basis| f2_matrix::apply(round_bases, basis)).collect_vec();
         let replicated = bases.iter().enumerate().filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1 << bit).sum();
         let in_thread = thread.iter().fold(0, |all, basis| all | basis);
 
         let registers = Span::new(layout.register_bases());
-        let steps: Vec<u64> = vector.iter().filter_map(|&basis| registers.solve(basis)).collect();
+        let steps: Vec<u64> = vector.iter().filter_map(|&basis| registers.solve(basis)).collect_vec();
         let step =
             |i: usize| (steps.iter().enumerate()).filter(|(bit, _)| i >> bit & 1 == 1).fold(0, |r, (_, s)| r ^ s);
         let vector_bytes = element_bytes << vector.len();
@@ -225,17 +226,17 @@ impl Side {
                 let first = first ^ step(inner / element_bytes) as usize;
                 let element = layout.element(first, 0, 0);
                 let place = f2_matrix::apply(offset_bases, element);
-                let registers: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect();
+                let registers: Vec<usize> = (0..1 << vector.len()).map(|i| first ^ step(i) as usize).collect_vec();
                 let replicas = combinations(&kernel).into_iter().filter(|&replica| replica != 0);
                 Access {
                     round: f2_matrix::apply(round_bases, element) as usize,
                     xor: place & in_thread,
                     offset: place & !in_thread,
-                    copies: replicas.flat_map(|replica| registers.iter().map(move |&r| (r, r ^ replica))).collect(),
+                    copies: replicas.flat_map(|replica| registers.iter().map(move |&r| (r, r ^ replica))).collect_vec(),
                     registers,
                 }
             })
-            .collect();
+            .collect_vec();
         sort::by_key(&mut accesses, |access| access.round);
         Side { thread, round, replicated, accesses }
     }
@@ -252,7 +253,7 @@ impl Side {
         let threads = [layout.lane_bases(), layout.warp_bases()].concat();
         let longest = (MAX_VECTOR_BYTES / element_bytes).ilog2().min(offset_bits);
         let is_shared = |basis: &u32| registers.contains(*basis) && threads.iter().all(|thread| thread & basis == 0);
-        let vector: Vec<u32> = (0..longest).map(|bit| 1 << bit).take_while(is_shared).collect();
+        let vector: Vec<u32> = (0..longest).map(|bit| 1 << bit).take_while(is_shared).collect_vec();
         Side::new(layout, &vector, element_bytes, &offset_bases, &round_bases)
     }
 
@@ -278,8 +279,8 @@ impl Side {
                 let addresses = (first..first + lanes_at_once)
                     .map(|thread| (f2_matrix::apply(&self.thread, thread as u32) ^ access.xor) + access.offset);
                 let mut words: Vec<u32> = addresses
-                    .flat_map(|address| (address / 4..=(address + vector_bytes as u32 - 1) / 4).collect::<Vec<_>>())
-                    .collect();
+                    .flat_map(|address| (address / 4..=(address + vector_bytes as u32 - 1) / 4).collect_vec())
+                    .collect_vec();
                 words.sort_unstable();
                 words.dedup();
                 let mut load = [0; 32];
@@ -311,7 +312,7 @@ fn split_registers(bases: &[u32], vector: &[u32]) -> (Vec<usize>, Vec<usize>) {
 fn combinations(generators: &[usize]) -> Vec<usize> {
     (0..1usize << generators.len())
         .map(|set| generators.iter().enumerate().filter(|(bit, _)| set >> bit & 1 == 1).fold(0, |sum, (_, g)| sum ^ g))
-        .collect()
+        .collect_vec()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! SVG picture of a layout: one rectangle per element, colored by its first thread.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 use super::linear_layout::Layout;
@@ -43,7 +44,7 @@ impl Layout {
 
 fn svg(shape: &[i64], holders: &Holders) -> String {
     let [rows, columns] = matrix(shape);
-    let text: Vec<String> = holders.iter().map(|places| brief(places)).collect();
+    let text: Vec<String> = holders.iter().map(|places| brief(places)).collect_vec();
     let width = LETTER * (2 + text.iter().map(String::len).max().unwrap_or(0));
     let matrices = if holders.is_empty() { 0 } else { holders.len() / (rows * columns) };
     let (all_wide, all_high) = (columns.min(holders.len()) * width, (matrices * (rows + 1)).saturating_sub(1) * HEIGHT);

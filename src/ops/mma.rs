@@ -6,6 +6,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Flag, OpId, Opcode, Sign, Type, Value};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Names a rank for the compiler's messages.
 ///
@@ -80,7 +81,7 @@ impl Trace {
         let r = a.len();
         let batches = a[..r - 2].iter().zip(&b[..r - 2]);
         if a[r - 1] == b[r - 2] && batches.clone().all(|(x, y)| x == y || *x == 1 || *y == 1) {
-            return Some(batches.map(|(x, y)| *x.max(y)).chain([a[r - 2], b[r - 1]]).collect());
+            return Some(batches.map(|(x, y)| *x.max(y)).chain([a[r - 2], b[r - 1]]).collect_vec());
         }
         let way_out = match r {
             2 => "a is [m, k], b is [k, n]: the last extent of a is the first one of b (`.transpose()` exchanges them)",
@@ -128,10 +129,10 @@ impl Trace {
 
     /// Marks the MMAs that compute these values as parts of one MMA of the user.
     fn mark_one_mma(&mut self, place: Place, parts: &[ValueHandle]) {
-        let values: Vec<Value> = parts.iter().filter_map(|&part| self.check_usable(part, place)).collect();
+        let values: Vec<Value> = parts.iter().filter_map(|&part| self.check_usable(part, place)).collect_vec();
         let module = &mut self.builder.module;
         let mmas = values.into_iter().filter_map(|value| module.defining_op(value));
-        let mmas: Vec<OpId> = mmas.filter(|&op| module.op(op).code.is_mma()).collect();
+        let mmas: Vec<OpId> = mmas.filter(|&op| module.op(op).code.is_mma()).collect_vec();
         if let [first, others @ ..] = &mmas[..] {
             others.iter().for_each(|&other| module.add_mma_part(other, *first));
         }
@@ -442,7 +443,7 @@ where
 {
     let (place, kinds) = (caller_location(), Kinds::of::<A, B, f32>());
     let operands = [a.raw(), b.raw(), acc.raw(), a_scale.raw(), b_scale.raw()];
-    let blocks: Vec<usize> = A::BLOCKS.iter().copied().filter(|block| B::BLOCKS.contains(block)).collect();
+    let blocks: Vec<usize> = A::BLOCKS.iter().copied().filter(|block| B::BLOCKS.contains(block)).collect_vec();
     Tile::from_raw(record(|t| t.mma_scaled(place, &kinds, operands, S::NAME, &blocks)))
 }
 
@@ -480,7 +481,7 @@ impl Trace {
             let message = format!(
                 "`mma_scaled` of {elem} {a:?} and {other} {b:?} with scales {scale} {a_scale:?} and {b_scale:?}"
             );
-            let sizes: Vec<String> = blocks.iter().map(usize::to_string).collect();
+            let sizes: Vec<String> = blocks.iter().map(usize::to_string).collect_vec();
             let way_out = format!(
                 "a scale belongs to {} elements along k: the scales of a are [m, k / block], those of b [k / block, n]",
                 sizes.join(" or ")

@@ -7,6 +7,7 @@
 //! The switch [`verifies_each`] is on in builds for the tests of this repository.
 //! `CUTLET_VERIFY_EACH` overrides it.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::OnceLock;
 
 use crate::ir::{Module, verify};
@@ -105,7 +106,7 @@ fn verify_after(name: &str, module: &Module) {
         return;
     }
     if let Err(problems) = verify(module) {
-        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let problems: Vec<String> = problems.iter().map(ToString::to_string).collect_vec();
         panic!("internal error: pass `{name}` made an invalid module; please report it: {}", problems.join("\n"));
     }
 }

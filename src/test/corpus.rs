@@ -3,6 +3,7 @@
 //! The form is that of proptest's `proptest-regressions`: lines `cc SEED # description`. The seeds
 //! run before all other cases.
 
+use crate::util::collect::CollectVec as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +28,7 @@ impl Corpus {
     /// Returns the seeds.
     pub fn seeds(&self) -> Vec<u64> {
         let text = self.0.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-        text.lines().filter_map(seed_of).collect()
+        text.lines().filter_map(seed_of).collect_vec()
     }
 
     /// Adds a seed. A folder that cannot be written is no error: the report has the seed.

@@ -1,5 +1,6 @@
 //! A case with its arguments, and the launches of it.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::args::SharedArray;
@@ -138,7 +139,7 @@ fn resized((shape, bits): (&[usize], &[u64]), other: &[usize], fill: u64) -> Vec
         }
         bits.get(at).copied()
     };
-    (0..other.iter().product()).map(|flat| element(flat).unwrap_or(fill)).collect()
+    (0..other.iter().product()).map(|flat| element(flat).unwrap_or(fill)).collect_vec()
 }
 
 /// Returns the name of an array in reports and programs: `a`, `b`, ….

@@ -8,6 +8,7 @@ use super::instance::{LaunchMode, Outputs, Prepared, Subject, name_of, prepare};
 use super::random::Random;
 use crate::backend::cpu::{BlockOrder, Checks};
 use crate::runtime::Device;
+use crate::util::collect::CollectVec as _;
 
 /// A relation between results of a kernel.
 #[derive(Clone, Debug)]
@@ -97,7 +98,7 @@ fn splits(
                 problem = Some(format!("the shape of array `{}` is not proportional to the extent", name_of(number)));
                 return;
             };
-            let take = |bits: &[u64]| selected.iter().map(|&at| bits[at]).collect::<Vec<_>>();
+            let take = |bits: &[u64]| selected.iter().map(|&at| bits[at]).collect_vec();
             array.set_bits(&take(&bits));
             // A result of the same shape belongs to the whole extent, and is not compared.
             if shape != array.shape()
@@ -141,7 +142,7 @@ fn selection(whole: &[usize], part: &[usize], (first, count, total): (usize, usi
         }
         index.iter().zip(whole).fold(0, |flat, (&i, &extent)| flat * extent + i)
     };
-    Some((0..part.iter().product()).map(element).collect())
+    Some((0..part.iter().product()).map(element).collect_vec())
 }
 
 /// Compares the result for `2 x - y` with that of `x` and `y`.
@@ -169,7 +170,7 @@ fn linear(array: usize, prepared: &Prepared<'_>, case: &Case, tolerance: Option<
     let combined = of_x.iter().zip(&of_y).filter_map(|((number, x), (_, y))| {
         Some((*number, prepared.with_array(*number, |array| array.combined(x, y, [2.0, -1.0]))?))
     });
-    let difference = prepared.difference_of(&of_sum, &combined.collect(), tolerance);
+    let difference = prepared.difference_of(&of_sum, &combined.collect_vec(), tolerance);
     for (number, bits) in before {
         prepared.with_array(number, |array| array.set_bits(&bits));
     }

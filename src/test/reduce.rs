@@ -4,6 +4,7 @@
 //! A step is accepted if the case still has a failure of the same kind. The number of steps and the
 //! time are limited.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -72,12 +73,12 @@ impl Reduction<'_> {
     /// Tries smaller values of each draw; returns true if one is accepted.
     fn reduce_draws(&mut self) -> bool {
         let mut has_changed = false;
-        let names: Vec<String> = self.drawn().into_iter().map(|(name, ..)| name).collect();
+        let names: Vec<String> = self.drawn().into_iter().map(|(name, ..)| name).collect_vec();
         for name in names {
             while let Some((_, value, least)) = self.drawn().into_iter().find(|(other, ..)| *other == name) {
                 let candidates = [least, least + (value - least) / 2, value.saturating_sub(1).max(least)];
                 let smaller = candidates.into_iter().filter(|&candidate| candidate < value);
-                let accepted = smaller.collect::<Vec<_>>().into_iter().any(|candidate| {
+                let accepted = smaller.collect_vec().into_iter().any(|candidate| {
                     let mut case = self.best.case.clone();
                     case.forced.insert(name.clone(), candidate);
                     self.accepts(case)
@@ -93,7 +94,7 @@ impl Reduction<'_> {
 
     fn drawn(&self) -> Vec<(String, usize, usize)> {
         let prepared = prepare(self.subject, &self.best.case);
-        prepared.drawn.into_iter().map(|drawn| (drawn.name, drawn.value, drawn.least)).collect()
+        prepared.drawn.into_iter().map(|drawn| (drawn.name, drawn.value, drawn.least)).collect_vec()
     }
 
     /// Replaces ranges of elements by simple ones, in smaller and smaller ranges; returns true if

@@ -1,5 +1,6 @@
 //! The search for a failing case, and its report.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -202,5 +203,5 @@ pub(super) fn search(subject: &dyn Subject, settings: &Settings) -> Result<Summa
 fn describe(drawn: &[Drawn]) -> String {
     let is_plain = |drawn: &&Drawn| !drawn.name.contains('.') || drawn.value != 0;
     let texts = drawn.iter().filter(is_plain).map(|drawn| format!("{} = {}", drawn.name, drawn.shown));
-    texts.collect::<Vec<_>>().join(", ")
+    texts.collect_vec().join(", ")
 }

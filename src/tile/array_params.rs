@@ -6,14 +6,15 @@ use super::array_table::TableHandle;
 use super::trace::Trace;
 use crate::dtype::DType;
 use crate::ir::{Attr, Opcode, Predicate, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 impl Trace {
     /// Declares the parameters of an array and states what is known about them.
     pub fn declare_array(&mut self, dtype: DType, rank: usize, facts: ArrayInfo) -> ArrayHandle {
         let index = Type::scalar(if facts.index64 { DType::I64 } else { DType::I32 });
         let base = self.param(Type::ptr(dtype));
-        let extents: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
-        let strides: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect();
+        let extents: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect_vec();
+        let strides: Vec<Value> = (0..rank).map(|_| self.param(index.clone())).collect_vec();
         self.array_with_facts(dtype, base, extents, strides, facts)
     }
 
@@ -51,7 +52,7 @@ impl Trace {
             let value = self.assumed(extents[d], Predicate::Bounded { lower: Some(0), upper: None });
             if bit(facts.extent_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
-        let extents: Vec<Value> = known_extents.collect();
+        let extents: Vec<Value> = known_extents.collect_vec();
         if facts.index64 {
             let known = if facts.extent64 { &mut self.long_extents } else { &mut self.short_extents };
             known.extend(&extents);
@@ -63,7 +64,7 @@ impl Trace {
             let value = self.assumed(strides[d], Predicate::Bounded { lower: Some(0), upper: None });
             if bit(facts.stride_div16, d) { self.assume_div_by(value, 16) } else { value }
         });
-        let strides = known_strides.collect();
+        let strides = known_strides.collect_vec();
         self.make_array(dtype, base, extents, strides, facts.unit_stride)
     }
 
@@ -93,12 +94,12 @@ impl Trace {
             shape: if extents.is_empty() { vec![Some(1)] } else { vec![None; extents.len()] },
             strides: match strides.len() {
                 0 => vec![Some(1)],
-                rank => (0..rank).map(|d| is_unit(d).then_some(1)).collect(),
+                rank => (0..rank).map(|d| is_unit(d).then_some(1)).collect_vec(),
             },
             ptr_attr: None,
         };
         let view_type = self.builder.module.intern(ty);
-        let dynamic: Vec<Value> = (0..strides.len()).filter(|&d| !is_unit(d)).map(|d| strides[d]).collect();
+        let dynamic: Vec<Value> = (0..strides.len()).filter(|&d| !is_unit(d)).map(|d| strides[d]).collect_vec();
         let view =
             self.emit(Opcode::MakeTensorView, &[&[base], &extents, &dynamic], Vec::new(), Vec::new(), &[view_type])[0];
         self.arrays.push(ArrayData { base, extents, strides, unit_stride, view, view_type });

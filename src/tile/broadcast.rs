@@ -7,6 +7,7 @@ use super::trace::{Place, Source, Trace, ValueHandle};
 use crate::dtype::DType;
 use crate::ir::op_table::Effect;
 use crate::ir::{Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// An operand of an elementwise operation and its element type.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ impl Trace {
                 Source::Value(raw) if raw.rank != 0 => Some((arg.elem, self.shape(raw))),
                 _ => None,
             })
-            .collect();
+            .collect_vec();
         for (_, shape) in &shapes {
             for (extent, &other) in common.iter_mut().rev().zip(shape.iter().rev()) {
                 legal &= *extent == 1 || other == 1 || *extent == other;
@@ -60,7 +61,7 @@ impl Trace {
             }
         }
         if !legal {
-            let list: Vec<String> = shapes.iter().map(|(elem, shape)| format!("{elem} {shape:?}")).collect();
+            let list: Vec<String> = shapes.iter().map(|(elem, shape)| format!("{elem} {shape:?}")).collect_vec();
             self.report(
                 place,
                 format!("`{name}` of tiles {}", list.join(" and ")),

@@ -5,6 +5,7 @@
 //! *poisoned* value of its result type. Results of poisoned operands are poisoned without a further
 //! diagnostic, so that only causes are reported. The meaning of ops is not known here.
 
+use crate::util::collect::CollectVec as _;
 use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -353,7 +354,7 @@ impl Trace {
                 message: format!("in {}", region.what),
                 location: Some(location(region.place)),
             };
-            elsewhere.map(note).collect()
+            elsewhere.map(note).collect_vec()
         });
         if let Some((name, place)) = self.launched.as_ref().filter(|_| !calls.is_empty()) {
             diagnostic.notes.extend(calls);
@@ -589,7 +590,7 @@ impl Trace {
     /// Appends an op with one operand per group and one tile as result.
     pub fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
         let ty = self.builder.module.intern(Type::tile(dtype, shape));
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         self.emit(code, &groups, attrs, Vec::new(), &[ty])[0]
     }
 

@@ -8,6 +8,7 @@
 //! `debug = "line-tables-only"` adds them to other profiles), names need symbols. Independent of
 //! the trace.
 
+use crate::util::collect::CollectVec as _;
 use std::backtrace::{Backtrace, BacktraceStatus};
 
 use crate::error::{Location, Note};
@@ -65,7 +66,7 @@ fn location_of(text: &str) -> Option<Location> {
 /// Returns the user's frames of the kernel; `None` if no kernel begins on this stack.
 fn users(frames: Vec<Frame>) -> Option<Vec<Frame>> {
     let root = frames.iter().position(|frame| frame.name.ends_with(ROOT))?;
-    Some(frames.into_iter().take(root).filter(is_users).collect())
+    Some(frames.into_iter().take(root).filter(is_users).collect_vec())
 }
 
 fn is_users(frame: &Frame) -> bool {
@@ -174,7 +175,7 @@ fn in_words(name: &str) -> String {
     }
     parts.push(&function[start..]);
     let parts = parts.into_iter().map(|part| part.split('<').next().unwrap_or_default());
-    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect_vec();
     let is_type = |part: &str| part.starts_with(|c: char| c.is_uppercase());
     let short = match parts[..] {
         [.., owner, last] if is_type(owner) => format!("{owner}::{last}"),

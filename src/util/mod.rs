@@ -2,9 +2,10 @@
 //!
 //! `process` detects forks, `task` separates thread-local state from tasks of a thread pool,
 //! `spelling` finds the right name for a wrong one. `temp_dir` creates temporary folders, `report`
-//! writes messages, `sort` sorts lists, `span` is for the feature `tracing`. `test_sample` selects
-//! a part of the cases of a test.
+//! writes messages, `collect` and `sort` make lists, `span` is for the feature `tracing`.
+//! `test_sample` selects a part of the cases of a test.
 
+pub(crate) mod collect;
 pub(crate) mod process;
 pub(crate) mod report;
 pub(crate) mod sort;

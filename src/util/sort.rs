@@ -3,6 +3,7 @@
 //! `slice::sort_by_key` is compiled again for each closure, which is some 12 KB of code each.
 //! These functions sort positions, and then move the elements. They are for short lists.
 
+use crate::util::collect::CollectVec as _;
 use std::cmp::Ordering;
 
 /// Sorts a list by a key. Equal elements keep their order.
@@ -24,7 +25,7 @@ pub(crate) fn natural<T: Ord>(list: &mut [T]) {
 
 /// Returns the positions in the order of a comparison.
 fn order_of(count: usize, compare: &mut dyn FnMut(usize, usize) -> Ordering) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..count).collect();
+    let mut order: Vec<usize> = (0..count).collect_vec();
     order.sort_by(|&a, &b| compare(a, b));
     order
 }

@@ -1,5 +1,6 @@
 //! Names that are spelt wrong: the nearest right one, and a notice on environment variables.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Once;
 
 use super::report;
@@ -36,7 +37,7 @@ const MAX_DISTANCE: usize = 2;
 /// Returns the number of letters to insert, remove, replace or swap with the next one, from `a` to
 /// `b` (optimal string alignment).
 fn distance(a: &str, b: &str) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect_vec(), b.chars().collect_vec());
     let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in 0..=a.len() {
         for j in 0..=b.len() {
@@ -75,7 +76,7 @@ fn notice(variable: &str) -> Option<String> {
 pub(crate) fn check_environment() {
     static CHECKED: Once = Once::new();
     CHECKED.call_once(|| {
-        let mut notices: Vec<String> = std::env::vars_os().filter_map(|(name, _)| notice(name.to_str()?)).collect();
+        let mut notices: Vec<String> = std::env::vars_os().filter_map(|(name, _)| notice(name.to_str()?)).collect_vec();
         notices.sort();
         notices.iter().for_each(|notice| report::warning(notice));
     });

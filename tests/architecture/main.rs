@@ -35,7 +35,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("ir", &["types/dtype", "error", "util"]),
     ("ir/print", &["types/float_codec", "ir", "types/dtype", "error", "util"]),
-    ("ir/parse", &["types/float_codec", "ir", "types/dtype", "error"]),
+    ("ir/parse", &["types/float_codec", "ir", "types/dtype", "error", "util"]),
     ("pass", &["ir", "types/dtype", "error", "types/float_codec", "util"]),
     ("backend", &["ir", "pass", "types/dtype", "error", "target", "types/float_codec", "layout"]),
     ("backend/cpu", &["backend", "ir", "pass", "types/float_codec", "types/dtype", "error", "target", "util"]),
@@ -50,7 +50,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         &["backend", "backend/cpu", "backend/ptx", "ir", "layout", "types/dtype", "error", "target"],
     ),
     // An argument of a launch tells which memory it uses.
-    ("kernel", &["backend", "tile", "ops", "types/element", "ir", "types/dtype", "error", "runtime", "sealed"]),
+    ("kernel", &["backend", "tile", "ops", "types/element", "ir", "types/dtype", "error", "runtime", "util", "sealed"]),
     ("tile", &["types/element", "ir", "types/dtype", "error", "types/float_codec", "util", "sealed"]),
     (
         "ops",

@@ -32,6 +32,7 @@ mod ops;
 mod program;
 mod thread_pool;
 
+use crate::util::collect::CollectVec as _;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -193,7 +194,7 @@ impl Code {
             let bits = if elem.dtype() == Some(crate::dtype::DType::I1) { u64::from(bits & 0xff != 0) } else { bits };
             Slot::tile(Words::splat(Width::of_elem(elem), bits, 1))
         };
-        args.iter().zip(params).map(word).collect()
+        args.iter().zip(params).map(word).collect_vec()
     }
 
     /// Prints a note, once, if most tiles of a launch were outside by offsets in elements.

@@ -76,6 +76,7 @@
 //! `relax_floats` (`pass/transform/relax_floats.rs`) runs for a remark alone.
 //! `Inspection::passes` shows the results of 6. No function shows all of them.
 
+use crate::util::collect::CollectVec as _;
 use std::borrow::Cow;
 
 use super::cost::{CostInput, LaunchInfo, machine};
@@ -288,7 +289,7 @@ impl Strategy {
         let searches: &[bool] = if options.plan_search == PlanSearch::Off { &[false] } else { &[true, false] };
         let all =
             |(data_partitions, tma)| searches.iter().map(move |&search| Strategy { data_partitions, tma, search });
-        kinds.into_iter().flat_map(all).collect()
+        kinds.into_iter().flat_map(all).collect_vec()
     }
 }
 

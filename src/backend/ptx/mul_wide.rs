@@ -4,6 +4,7 @@
 //! Counter-based random numbers (Philox) consist of such pairs. The pass works on finished
 //! instructions.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::isa::emit::Function;
@@ -71,7 +72,7 @@ pub fn merge(function: &mut Function) {
     // The merged multiplication provides both halves at once: the first half may be read before the
     // line of the second one.
     let mut moved: FxHashMap<usize, usize> = pairs.into_iter().collect();
-    let mut lines: Vec<Option<Line>> = std::mem::take(&mut function.lines).into_iter().map(Some).collect();
+    let mut lines: Vec<Option<Line>> = std::mem::take(&mut function.lines).into_iter().map(Some).collect_vec();
     for index in 0..lines.len() {
         function.lines.extend(lines[index].take());
         if let Some(second) = moved.remove(&index) {

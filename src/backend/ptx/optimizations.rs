@@ -14,6 +14,7 @@
 //! Workarounds for wrong code of ptxas (`workarounds`) are no optimizations, and neither are the
 //! passes over Tile IR, which all back ends share (`pass::PIPELINE`).
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 macro_rules! registry {
@@ -146,7 +147,7 @@ impl OptimizationSet {
         let mut set = OptimizationSet::ALL;
         for key in keys.split(',').map(str::trim).filter(|key| !key.is_empty()) {
             let Some(&known) = Optimization::ALL.iter().find(|known| known.key() == key) else {
-                let all: Vec<&str> = Optimization::ALL.iter().map(|known| known.key()).collect();
+                let all: Vec<&str> = Optimization::ALL.iter().map(|known| known.key()).collect_vec();
                 return Err(format!("`{key}` is no optimization of the ptx back end; there are {}", all.join(", ")));
             };
             set = set.without(known);
@@ -169,7 +170,7 @@ impl OptimizationSet {
 impl fmt::Debug for OptimizationSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let disabled = Optimization::ALL.iter().filter(|&&optimization| !self.contains(optimization));
-        let disabled: Vec<&str> = disabled.map(|optimization| optimization.key()).collect();
+        let disabled: Vec<&str> = disabled.map(|optimization| optimization.key()).collect_vec();
         if disabled.is_empty() { write!(f, "all") } else { write!(f, "all but {}", disabled.join(", ")) }
     }
 }

@@ -1,5 +1,6 @@
 //! ptxas for tests: from `CUTLET_PTXAS`, `.tools/bin` or the search path.
 
+use crate::util::collect::CollectVec as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -56,7 +57,7 @@ fn assembled(target: Target, text: &str, options: &[&str]) -> Option<(String, Ve
     let _ = std::fs::remove_file(&source);
     let log = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        let lines: Vec<&str> = text.lines().collect();
+        let lines: Vec<&str> = text.lines().collect_vec();
         let mut report = String::new();
         for message in log.lines().take(30) {
             let number = message.split("line ").nth(1).and_then(|rest| rest.split(';').next()?.trim().parse().ok());

@@ -3,6 +3,7 @@
 //!
 //! Lowering adds them op by op. No pass reads them.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use super::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
@@ -205,7 +206,7 @@ impl CodeRemarks {
         }
         let multiplies =
             |line: &&Line| matches!(line, Line::Inst(Inst { op: Opcode::Mma { .. } | Opcode::Wgmma { .. }, .. }));
-        let found: Vec<&Line> = lines.iter().filter(multiplies).collect();
+        let found: Vec<&Line> = lines.iter().filter(multiplies).collect_vec();
         let (instruction, count) = match found.first() {
             Some(Line::Inst(inst)) => (inst.op.to_string(), found.len()),
             _ => ("fma".to_owned(), lines.iter().filter(|line| matches!(line, Line::Inst(_))).count()),
@@ -280,7 +281,7 @@ impl fmt::Display for DataPath {
 
 /// Extents as in `64x32`.
 fn extents(shape: &[i64]) -> String {
-    shape.iter().map(ToString::to_string).collect::<Vec<_>>().join("x")
+    shape.iter().map(ToString::to_string).collect_vec().join("x")
 }
 
 fn location_text(location: &Option<Location>) -> String {
@@ -318,7 +319,7 @@ impl fmt::Display for CodeRemarks {
             (self.barriers, "barriers"),
         ];
         let found: Vec<String> =
-            kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect();
+            kinds.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{what}: {count}")).collect_vec();
         if !found.is_empty() {
             writeln!(f, "  {}", found.join(", "))?;
         }

@@ -18,6 +18,7 @@ use crate::ir::{self, Attr, AttrKind, Flag, HintValue, Module, Opcode, verify};
 use crate::pass;
 use crate::pass::manager::apply;
 use crate::target::Target;
+use crate::util::collect::CollectVec as _;
 
 /// Compiles the only entry of a verified and optimized module to Tile IR bytecode.
 ///
@@ -70,7 +71,7 @@ pub fn compile(module: &Module, target: Target, options: &CompileOptions) -> Res
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.clone(),
         stage: "the verifier after the Tile IR stages",
-        log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        log: problems.iter().map(ToString::to_string).collect_vec().join("\n"),
     })?;
     let version = options.version.unwrap_or_else(|| required_version(&module).max(Version::first_for(target)));
     let written = WriteOptions { version: Some(version), target: Some(target), debug: true };
@@ -139,7 +140,7 @@ fn add_hints(module: &mut Module, target: Target, hints: Hints) {
     let keys: Vec<(String, HintValue)> = requested
         .into_iter()
         .filter_map(|(key, value)| Some((key.to_string(), HintValue::Int(value?.into()))))
-        .collect();
+        .collect_vec();
     if !keys.is_empty() {
         for entry in &mut module.entries {
             entry.hints.0.push((format!("sm_{}", target.arch), keys.clone()));

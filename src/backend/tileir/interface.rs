@@ -4,6 +4,7 @@ use super::launch_conditions::{Guards, LaunchConditions};
 use super::version::Version;
 use crate::backend::Hints;
 use crate::ir::{Elem, Module, Type};
+use crate::util::collect::CollectVec as _;
 
 /// Options of [`super::compile()`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,5 +51,5 @@ pub fn params(module: &Module) -> Vec<Param> {
         Type::Tile { elem: Elem::Num(dtype), .. } => Param { bytes: dtype.storage_bits().div_ceil(8), pointer: false },
         _ => Param { bytes: 8, pointer: true },
     };
-    args.map(|&arg| param(module.ty(arg))).collect()
+    args.map(|&arg| param(module.ty(arg))).collect_vec()
 }

@@ -1,6 +1,7 @@
 //! NVIDIA's assembler `tileiras`: search, execution as a child process with a time limit, and
 //! conversion of its messages to places in the user's source. This crate starts no other process.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -56,7 +57,7 @@ impl Assembler {
             };
         }
         find_program("tileiras").map(Assembler::at).ok_or_else(|| {
-            let others: Vec<String> = toolkit_paths().iter().map(|path| path.display().to_string()).collect();
+            let others: Vec<String> = toolkit_paths().iter().map(|path| path.display().to_string()).collect_vec();
             Error::NoDevice(format!(
                 "the Tile IR assembler `tileiras` is not installed (CUTLET_TILEIRAS is not set; looked in the folders of \
                  PATH, {}): `pip install nvidia-cuda-tileiras nvidia-cuda-nvcc nvidia-nvvm`, or CUDA 13.1 or later",
@@ -171,7 +172,7 @@ fn descendants(process: u32) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
     let mut found = Vec::new();
-    for child in lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()) {
+    for child in lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect_vec()) {
         found.extend(child.parse().map(descendants).unwrap_or_default());
         found.push(child);
     }
@@ -195,7 +196,7 @@ fn flags(Assembly { lines, opt_level, device_debug, memcheck }: Assembly) -> Vec
     let lines = (lines && !device_debug).then(|| "--lineinfo".to_owned());
     let debug = device_debug.then(|| "--device-debug".to_owned());
     let memcheck = memcheck.then(|| "--sanitize=memcheck".to_owned());
-    [level, lines, debug, memcheck].into_iter().flatten().collect()
+    [level, lines, debug, memcheck].into_iter().flatten().collect_vec()
 }
 
 /// Returns the first program of this name in the folders of the assembler.
@@ -213,18 +214,18 @@ fn search_paths() -> Vec<PathBuf> {
 /// Returns the folders that an environment variable lists.
 fn folders_of(name: &str) -> Vec<PathBuf> {
     let value = std::env::var_os(name).unwrap_or_default();
-    std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect()
+    std::env::split_paths(&value).filter(|path| !path.as_os_str().is_empty()).collect_vec()
 }
 
 /// Returns the searched folders outside of `PATH`: of CUDA toolkits and of Python environments.
 fn toolkit_paths() -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> =
-        TOOLKITS.iter().flat_map(|name| folders_of(name)).map(|toolkit| toolkit.join("bin")).collect();
+        TOOLKITS.iter().flat_map(|name| folders_of(name)).map(|toolkit| toolkit.join("bin")).collect_vec();
     paths.extend(["/usr/local/cuda/bin", "/opt/cuda/bin"].map(PathBuf::from));
     for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().flat_map(|name| folders_of(name)) {
         // lib/python3.X/site-packages/nvidia/cu13/bin
         let versions = std::fs::read_dir(environment.join("lib")).into_iter().flatten().flatten();
-        let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect();
+        let mut versions: Vec<PathBuf> = versions.map(|entry| entry.path()).collect_vec();
         versions.retain(|path| path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.starts_with("python3")));
         sort::natural(&mut versions);
         paths.extend(versions.into_iter().map(|path| path.join("site-packages/nvidia/cu13/bin")));
@@ -236,9 +237,9 @@ fn toolkit_paths() -> Vec<PathBuf> {
 fn rejection(kernel: &str, output: &str) -> Error {
     const LACKS: &str = "Incompatibility with architecture";
     let diagnostics: Vec<Diagnostic> =
-        output.lines().filter(|line| line.contains(LACKS)).filter_map(parse_diagnostic).collect();
+        output.lines().filter(|line| line.contains(LACKS)).filter_map(parse_diagnostic).collect_vec();
     if diagnostics.is_empty() {
-        let places = output.lines().filter_map(parse_diagnostic).map(|c| c.to_string()).collect::<Vec<_>>();
+        let places = output.lines().filter_map(parse_diagnostic).map(|c| c.to_string()).collect_vec();
         let log = match output.trim() {
             "" => "it ended without a message: an internal error".to_string(),
             output if places.is_empty() => output.to_string(),

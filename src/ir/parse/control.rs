@@ -4,6 +4,7 @@ use super::cursor::Parsed;
 use super::parser::Parser;
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Flag, Loc, MAX_NESTING, OpId, Opcode, TypeId, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Left side of an op: each name with its number of results.
 type Header<'t> = Vec<(&'t str, usize)>;
@@ -102,7 +103,7 @@ impl<'t> Parser<'t> {
     }
 
     fn types_of(&self, values: &[Value]) -> Vec<TypeId> {
-        values.iter().map(|&value| self.module.ty_id(value)).collect()
+        values.iter().map(|&value| self.module.ty_id(value)).collect_vec()
     }
 
     /// Parses a region. Its arguments are visible only inside of it.
@@ -158,7 +159,7 @@ impl<'t> Parser<'t> {
         types.extend(self.types_of(&init));
         let body = self.region_of(&names, &types, Some(Opcode::Continue))?;
         let groups: [&[Value]; 4] = [&[lower], &[upper], &[step], &init];
-        self.with_regions(Opcode::For, &groups, unsigned.into_iter().collect(), vec![body], &results)
+        self.with_regions(Opcode::For, &groups, unsigned.into_iter().collect_vec(), vec![body], &results)
     }
 
     fn loop_op(&mut self) -> Parsed<OpId> {

@@ -8,6 +8,7 @@ use crate::ir::{
     Attr, AttrKind, CmpOrder, CmpPred, Distribution, Flag, OpId, Opcode, Overflow, Predicate, Rounding, Sign, Type,
     TypeId, Value,
 };
+use crate::util::collect::CollectVec as _;
 
 impl Parser<'_> {
     /// Parses the text after the name of an op with this number of results.
@@ -45,7 +46,7 @@ impl Parser<'_> {
             let message = format!("`{}` has {} operands, not {}", code.spec().name, groups.len(), operands.len());
             return self.cursor.fail_at(self.op_at, message);
         }
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         self.add(code, &groups, attrs, results)
     }
 
@@ -337,7 +338,7 @@ impl Parser<'_> {
             true => p.value().map(Some),
             false => p.cursor.integer::<i64>().map(|_| None),
         })?;
-        Ok(entries.into_iter().flatten().collect())
+        Ok(entries.into_iter().flatten().collect_vec())
     }
 
     fn print(&mut self) -> Parsed<OpId> {

@@ -1,5 +1,6 @@
 //! State of the parser: the module so far, its visible values, and the parts of an op's text.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::cursor::{Cursor, Parsed};
@@ -78,7 +79,7 @@ impl<'t> Parser<'t> {
         match self.maybe_one_of(all, name) {
             Some(value) => Ok(value),
             None => {
-                let words: Vec<&str> = all.iter().map(|&value| name(value)).collect();
+                let words: Vec<&str> = all.iter().map(|&value| name(value)).collect_vec();
                 self.cursor.fail(format!("expected one of: {}", words.join(", ")))
             }
         }

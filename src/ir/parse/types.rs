@@ -4,6 +4,7 @@ use super::cursor::Parsed;
 use super::parser::Parser;
 use crate::dtype::DType;
 use crate::ir::{Elem, HintValue, Hints, Padding, PtrAttr, Type, TypeId};
+use crate::util::collect::CollectVec as _;
 
 impl<'t> Parser<'t> {
     /// Parses a type.
@@ -117,7 +118,7 @@ impl<'t> Parser<'t> {
             }
         }
         let view = self.ty()?;
-        let (mut dim_map, mut sparse_dim) = ((0..tile.len() as i32).collect(), 0);
+        let (mut dim_map, mut sparse_dim) = ((0..tile.len() as i32).collect_vec(), 0);
         while self.cursor.eat(",") {
             if self.cursor.eat_word("sparse_dim") {
                 self.cursor.expect("=")?;

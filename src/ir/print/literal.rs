@@ -5,6 +5,7 @@
 //! 2. Otherwise all digits of the format, if the notation has a point.
 //! 3. Otherwise (whole numbers, infinities, NaN) the bits in hexadecimal.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 use crate::dtype::DType;
@@ -74,7 +75,7 @@ impl Decimal {
         // The longest exact expansion of an f64 has 767 significant digits.
         let text = format!("{:.770e}", value.abs());
         let (mantissa, exponent) = text.split_once('e').expect("scientific notation");
-        let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|d| d - b'0').collect();
+        let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).map(|d| d - b'0').collect_vec();
         let mut exponent: i32 = exponent.parse::<i32>().expect("an exponent") - 770;
         trim(&mut digits, &mut exponent);
         truncate_surplus(value, &mut digits, &mut exponent, precision);

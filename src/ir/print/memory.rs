@@ -3,6 +3,7 @@
 use super::printer::Printer;
 use super::types::join;
 use crate::ir::{Attr, AttrKind, MultimemKind, Op, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 impl Printer<'_> {
@@ -45,7 +46,7 @@ impl Printer<'_> {
 
     pub(super) fn pointer_atomic(&mut self, op: &Op) {
         let operands = self.operands_without_token(op);
-        let mut texts: Vec<String> = operands.iter().map(|&v| self.names.value(v)).collect();
+        let mut texts: Vec<String> = operands.iter().map(|&v| self.names.value(v)).collect_vec();
         let mut typed = operands.to_vec();
         if let Some(Attr::AtomicMode(mode)) = op.attr(AttrKind::AtomicMode) {
             texts.insert(1, mode.name().to_string());

@@ -6,6 +6,7 @@
 //! * Results without a hint belong to the group of the result before them (`%for:2`, used as
 //!   `%for#1`).
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::literal;
@@ -35,10 +36,10 @@ impl Names {
     /// Names the values of each entry by their numbers in the module.
     pub fn stable(module: &Module) -> Names {
         let mut names = Names { values: Vec::new(), hints: Vec::new(), headers: vec![String::new(); module.num_ops()] };
-        names.values = (0..module.num_values()).map(|number| Some(format!("v{number}"))).collect();
+        names.values = (0..module.num_values()).map(|number| Some(format!("v{number}"))).collect_vec();
         for entry in &module.entries {
             module.walk(entry.body, &mut |id| {
-                let results: Vec<String> = module.op(id).results.iter().map(|&value| names.value(value)).collect();
+                let results: Vec<String> = module.op(id).results.iter().map(|&value| names.value(value)).collect_vec();
                 if !results.is_empty() {
                     names.headers[id.index()] = results.join(", ") + " = ";
                 }
@@ -171,7 +172,7 @@ fn arg_hint(owner: Option<&Op>, index: usize, count: usize) -> Option<String> {
 /// `None` if the op has no hints.
 fn result_hints(module: &Module, op: &Op) -> Option<Vec<(usize, String)>> {
     let fixed: &[&str] = match op.code {
-        Opcode::Constant => return Some(constant_hint(module, op).map(|hint| (0, hint)).into_iter().collect()),
+        Opcode::Constant => return Some(constant_hint(module, op).map(|hint| (0, hint)).into_iter().collect_vec()),
         Opcode::If | Opcode::Loop | Opcode::Scan => &[],
         Opcode::Broadcast => &["bcast"],
         Opcode::For => &["for"],
@@ -188,7 +189,7 @@ fn result_hints(module: &Module, op: &Op) -> Option<Vec<(usize, String)>> {
         Opcode::MultimemLoadReduce => &["reduced_values", "result_token"],
         _ => return None,
     };
-    Some(fixed.iter().enumerate().map(|(i, name)| (i, name.to_string())).collect())
+    Some(fixed.iter().enumerate().map(|(i, name)| (i, name.to_string())).collect_vec())
 }
 
 fn constant_hint(module: &Module, op: &Op) -> Option<String> {

@@ -1,5 +1,6 @@
 //! State of the printer, and the texts of values, types and locations.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 use super::literal::quoted;
@@ -20,7 +21,7 @@ pub(super) struct Printer<'m> {
 impl<'m> Printer<'m> {
     pub fn typed_args(&self, block: BlockId) -> Vec<String> {
         let args = self.module.block(block).args.iter();
-        args.map(|&arg| format!("{}: {}", self.names.value(arg), self.ty(arg))).collect()
+        args.map(|&arg| format!("{}: {}", self.names.value(arg), self.ty(arg))).collect_vec()
     }
 
     pub fn location(&mut self, loc: Loc) {

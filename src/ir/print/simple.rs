@@ -1,5 +1,6 @@
 //! Printer of ops without regions: the regular classes by their rows, the others individually.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 use super::literal::{constant, quoted};
@@ -197,7 +198,7 @@ impl Printer<'_> {
             Some(value) => value.to_string(),
             None => dynamic.next().map_or_else(|| "?".to_string(), |&v| self.names.value(v)),
         };
-        join(constants.iter().map(entry).collect::<Vec<_>>(), ", ")
+        join(constants.iter().map(entry).collect_vec(), ", ")
     }
 }
 

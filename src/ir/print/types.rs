@@ -1,5 +1,6 @@
 //! Printer of types, attributes of types, and hints.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::{self, Display, Write};
 
 use crate::ir::{Elem, HintValue, Hints, Module, Padding, PtrAttr, Type, TypeId};
@@ -110,10 +111,10 @@ impl Display for TypeText<'_> {
 impl Display for Hints {
     /// Prints targets and keys in alphabetical order, as `<sm_90 = {latency = 3}>`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut targets: Vec<_> = self.0.iter().collect();
+        let mut targets: Vec<_> = self.0.iter().collect_vec();
         sort::by(&mut targets, |a, b| a.0.cmp(&b.0));
         let inner = targets.iter().map(|(target, keys)| {
-            let mut keys: Vec<_> = keys.iter().collect();
+            let mut keys: Vec<_> = keys.iter().collect_vec();
             sort::by(&mut keys, |a, b| a.0.cmp(&b.0));
             let keys = keys.iter().map(|(key, value)| match value {
                 HintValue::Int(v) => format!("{key} = {v}"),

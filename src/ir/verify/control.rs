@@ -5,6 +5,7 @@ use super::rule::{OpRule, Rule, demand};
 use super::simple;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Checks values that a loop carries or a branch yields.
 fn check_carried_types(rule: &OpRule, values: &[Value]) -> Rule {
@@ -19,14 +20,14 @@ fn block_args(rule: &OpRule, region: usize, expected: &[Type]) -> Rule {
     let fits = args.len() == expected.len() && args.iter().zip(expected).all(|(&a, e)| rule.ty(a) == e);
     demand(fits, || {
         let list = |types: Vec<String>| if types.is_empty() { "none".to_string() } else { types.join(", ") };
-        let given = list(args.iter().map(|&a| rule.text(a)).collect());
-        let needed = list(expected.iter().map(|t| super::rule::type_text(rule.module, t)).collect());
+        let given = list(args.iter().map(|&a| rule.text(a)).collect_vec());
+        let needed = list(expected.iter().map(|t| super::rule::type_text(rule.module, t)).collect_vec());
         format!("the block has arguments {given}, but needs {needed}")
     })
 }
 
 fn types_of(rule: &OpRule, values: &[Value]) -> Vec<Type> {
-    values.iter().map(|&v| rule.ty(v).clone()).collect()
+    values.iter().map(|&v| rule.ty(v).clone()).collect_vec()
 }
 
 pub(super) fn for_loop(rule: &OpRule) -> Rule {
@@ -76,12 +77,12 @@ pub(super) fn reduction(rule: &OpRule) -> Rule {
     if op.code == Opcode::Reduce {
         reduced.remove(dim);
     }
-    let dtypes: Vec<DType> = op.operands.iter().map(|&v| rule.ty(v).dtype()).collect();
+    let dtypes: Vec<DType> = op.operands.iter().map(|&v| rule.ty(v).dtype()).collect_vec();
     for (&result, &dtype) in results.iter().zip(&dtypes) {
         rule.has_type(result, &Type::tile(dtype, reduced.as_slice()))?;
     }
     identities(rule, &dtypes)?;
-    let pairs: Vec<Type> = dtypes.iter().flat_map(|&d| [Type::scalar(d), Type::scalar(d)]).collect();
+    let pairs: Vec<Type> = dtypes.iter().flat_map(|&d| [Type::scalar(d), Type::scalar(d)]).collect_vec();
     block_args(rule, 0, &pairs)
 }
 
@@ -91,8 +92,8 @@ fn identities(rule: &OpRule, dtypes: &[DType]) -> Rule {
     let fits =
         all.len() == dtypes.len() && all.iter().zip(dtypes).all(|(l, &d)| l.dtype == d || (half(l.dtype) && half(d)));
     demand(fits, || {
-        let given: Vec<_> = all.iter().map(|l| l.dtype.name()).collect();
-        let needed: Vec<_> = dtypes.iter().map(|d| d.name()).collect();
+        let given: Vec<_> = all.iter().map(|l| l.dtype.name()).collect_vec();
+        let needed: Vec<_> = dtypes.iter().map(|d| d.name()).collect_vec();
         format!("identities of {}, but the operands are of {}", given.join(", "), needed.join(", "))
     })?;
     all.iter().try_for_each(|literal| simple::check_pattern(literal.bits, literal.dtype))

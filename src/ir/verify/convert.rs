@@ -3,6 +3,7 @@
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{Opcode, Rounding};
+use crate::util::collect::CollectVec as _;
 
 /// Checks an op of class `Cast`: one operand and one result of equal shape.
 pub(super) fn cast(rule: &OpRule) -> Rule {
@@ -66,7 +67,7 @@ fn widths(rule: &OpRule, what: &str) -> String {
 fn rounding(rule: &OpRule, allowed: &[Rounding]) -> Rule {
     let mode = rule.op.rounding();
     demand(allowed.contains(&mode), || {
-        let names: Vec<_> = allowed.iter().map(|r| r.name()).collect();
+        let names: Vec<_> = allowed.iter().map(|r| r.name()).collect_vec();
         let (from, to) = (rule.text(rule.op.operands[0]), rule.text(rule.result()));
         format!("rounding {} from {from} to {to}, but it must be {}", mode.name(), names.join(" or "))
     })

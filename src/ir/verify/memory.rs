@@ -3,6 +3,7 @@
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, Elem, MemOrder, Opcode, PtrAttr, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Checks that the order is allowed, and that an access has a scope if and only if it is not weak.
 pub(super) fn ordering(rule: &OpRule, allowed: &[MemOrder]) -> Rule {
@@ -11,7 +12,7 @@ pub(super) fn ordering(rule: &OpRule, allowed: &[MemOrder]) -> Rule {
         _ => MemOrder::Weak,
     };
     demand(allowed.contains(&order), || {
-        let names: Vec<_> = allowed.iter().map(|o| o.name()).collect();
+        let names: Vec<_> = allowed.iter().map(|o| o.name()).collect_vec();
         format!("ordering {} is not allowed here, only {}", order.name(), names.join(", "))
     })?;
     let scoped = rule.op.attr(AttrKind::MemScope).is_some();
@@ -68,8 +69,8 @@ pub(super) fn atomic_types(rule: &OpRule, mode: AtomicMode, dtype: DType) -> Rul
         AtomicMode::Max | AtomicMode::Min | AtomicMode::UMax | AtomicMode::UMin => &[I16, I32, I64],
     };
     demand(allowed.contains(&dtype), || {
-        let names: Vec<_> = allowed.iter().map(|d| d.name()).collect();
-        let values = rule.op.operands.iter().map(|&v| rule.text(v)).collect::<Vec<_>>().join(", ");
+        let names: Vec<_> = allowed.iter().map(|d| d.name()).collect_vec();
+        let values = rule.op.operands.iter().map(|&v| rule.text(v)).collect_vec().join(", ");
         format!("{} of {dtype} ({values}): it takes {}", mode.name(), names.join(", "))
     })
 }

@@ -3,9 +3,10 @@
 use super::rule::{OpRule, Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
+use crate::util::collect::CollectVec as _;
 
 fn rejection(rule: &OpRule, what: &str) -> String {
-    let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect();
+    let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect_vec();
     format!("{}: {what}", operands.join(", "))
 }
 

@@ -5,6 +5,7 @@ use super::rule;
 use super::verifier::Verifier;
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Entry, MAX_NESTING, Op, OpId, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Owner of a block.
 #[derive(Clone, Copy)]
@@ -189,7 +190,7 @@ impl Verifier<'_> {
                     Type::Tile { elem, .. } => Type::Tile { elem: *elem, shape: Vec::new() },
                     other => other.clone(),
                 });
-                check_passed_types(self, op, &scalars.collect::<Vec<_>>(), "yield one combined value per operand")
+                check_passed_types(self, op, &scalars.collect_vec(), "yield one combined value per operand")
             }
             (Opcode::Continue, Some(Opcode::For | Opcode::Loop | Opcode::If)) => match target {
                 Some(o) if o.matches_row().is_ok() && o.code == Opcode::For => {
@@ -235,7 +236,7 @@ fn may_be_empty(owner_op: Option<&Op>, owner: Owner) -> bool {
 }
 
 fn types(verifier: &Verifier, values: &[Value]) -> Vec<Type> {
-    values.iter().map(|&v| verifier.module.ty(v).clone()).collect()
+    values.iter().map(|&v| verifier.module.ty(v).clone()).collect_vec()
 }
 
 fn check_passed_types(verifier: &Verifier, op: &Op, expected: &[Type], what: &str) -> rule::Rule {
@@ -243,7 +244,7 @@ fn check_passed_types(verifier: &Verifier, op: &Op, expected: &[Type], what: &st
     let given = types(verifier, &op.operands);
     rule::demand(given == expected, || {
         let list = |types: &[Type]| {
-            let all: Vec<String> = types.iter().map(|t| rule::type_text(module, t)).collect();
+            let all: Vec<String> = types.iter().map(|t| rule::type_text(module, t)).collect_vec();
             if all.is_empty() { "nothing".to_string() } else { all.join(", ") }
         };
         format!("must {what}, {}, but has {}", list(expected), list(&given))

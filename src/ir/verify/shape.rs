@@ -4,11 +4,12 @@ use super::rule::{OpRule, Rule, demand};
 use super::types::permutation;
 use crate::dtype::DType;
 use crate::ir::{CLUSTER_SIZES, Elem, Type, Value};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Returns the types of operands and result, for messages.
 fn shapes_message(rule: &OpRule, what: &str) -> String {
-    let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect();
+    let operands: Vec<String> = rule.op.operands.iter().map(|&v| rule.text(v)).collect_vec();
     format!("{} to {}: {what}", operands.join(", "), rule.text(rule.result()))
 }
 
@@ -36,7 +37,7 @@ pub(super) fn permute(rule: &OpRule) -> Rule {
     demand(from.len() >= 2, || rule.expected(source, "a tile of rank 2 or more"))?;
     let order = rule.op.permutation();
     permutation(order, from.len())?;
-    let permuted: Vec<i64> = order.iter().map(|&d| from[d as usize]).collect();
+    let permuted: Vec<i64> = order.iter().map(|&d| from[d as usize]).collect_vec();
     demand(permuted == to, || shapes_message(rule, &format!("the permutation {order:?} gives extents {permuted:?}")))
 }
 
@@ -147,9 +148,9 @@ pub(super) fn with_layout(rule: &OpRule) -> Rule {
     demand((32..=1024).contains(&threads), || format!("a layout for {threads} threads, and not for 32 to 1024"))?;
     demand(!layout.slots.contains(&0), || "a thread that holds an element in two slots".to_owned())?;
     let mut bases: Vec<u32> =
-        layout.slots.iter().chain(&*layout.threads).copied().filter(|&basis| basis != 0).collect();
+        layout.slots.iter().chain(&*layout.threads).copied().filter(|&basis| basis != 0).collect_vec();
     sort::natural(&mut bases);
-    let whole: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect();
+    let whole: Vec<u32> = (0..bits).map(|bit| 1 << bit).collect_vec();
     demand(bases == whole, || {
         format!("the bits of slots and threads add {bases:?}, and those of an element are {whole:?}")
     })

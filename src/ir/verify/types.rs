@@ -3,6 +3,7 @@
 use super::rule::{Rule, demand};
 use crate::dtype::DType;
 use crate::ir::{Elem, MAX_EXTENT_PARTS, MAX_TILE_ELEMENTS, Module, Padding, Type, TypeId};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Checks that a type is well-formed.
@@ -72,7 +73,7 @@ fn tiles(module: &Module, shape: &[i32], view: TypeId, padding: Option<Padding>)
     demand(shape.len() == extents.len(), || {
         format!("tiles of rank {} over a tensor view of rank {}", shape.len(), extents.len())
     })?;
-    let wide: Vec<i64> = shape.iter().map(|&e| i64::from(e)).collect();
+    let wide: Vec<i64> = shape.iter().map(|&e| i64::from(e)).collect_vec();
     tile(Elem::Num(*elem), &wide)?;
     match padding {
         Some(padding) if padding != Padding::Zero && elem.is_int() => {

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::ir::{
     AtomicMode, Attr, AttrKind, Elem, MemOrder, MemScope, MultimemKind, Opcode, Padding, PtrAttr, Type, TypeId, Value,
 };
+use crate::util::collect::CollectVec as _;
 
 pub(super) fn make_tensor_view(rule: &OpRule) -> Rule {
     let result = rule.result();
@@ -95,7 +96,7 @@ impl<'m> View<'m> {
     }
 
     fn tile_type(&self) -> Type {
-        Type::tile(self.elem, self.tile.iter().map(|&e| i64::from(e)).collect::<Vec<_>>())
+        Type::tile(self.elem, self.tile.iter().map(|&e| i64::from(e)).collect_vec())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Export of kernels as Tile IR bytecode, cubin or PTX, without a device.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Arc;
 
 use super::stored_proof::{StoredProof, append};
@@ -345,7 +346,7 @@ fn emit(source: Arc<Source>, guards: Guards) -> Result<ExportedKernel> {
     Ok(ExportedKernel {
         bytes,
         entry: code.entry,
-        params: code.params.iter().map(param).collect(),
+        params: code.params.iter().map(param).collect_vec(),
         threads: 1,
         shared_bytes: 0,
         failure_bytes: 0,
@@ -372,7 +373,7 @@ fn emit_ptx(source: Arc<Source>) -> Result<ExportedKernel> {
     Ok(ExportedKernel {
         bytes: code.text.into_bytes(),
         entry: code.entry,
-        params: code.params.iter().map(param).collect(),
+        params: code.params.iter().map(param).collect_vec(),
         threads: code.threads,
         shared_bytes: code.shared_bytes,
         failure_bytes: code.failures.words() as u32 * 4,

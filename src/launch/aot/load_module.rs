@@ -2,6 +2,7 @@
 //! match its parameters.
 
 use crate::launch::checks::Recorded;
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use crate::dtype::DType;
@@ -89,7 +90,7 @@ impl Launch<'_> {
     #[track_caller]
     pub fn load(&self, module: &Module, entry: &str, device: Device) -> Result<LoadedKernel> {
         let Some(found) = module.entries.iter().find(|known| known.name == entry) else {
-            let names: Vec<String> = module.entries.iter().map(|known| format!("`{}`", known.name)).collect();
+            let names: Vec<String> = module.entries.iter().map(|known| format!("`{}`", known.name)).collect_vec();
             let there = if names.is_empty() { "none".to_string() } else { names.join(", ") };
             return Err(Error::argument(format!("the module has no entry `{entry}`; its entries: {there}")));
         };
@@ -97,7 +98,7 @@ impl Launch<'_> {
         // The extent of the memory at a parameter is unknown.
         let request = CompileRequest { recorded: Recorded::NONE, ..self.request(device)? };
         let text = |value: &Value| (module.ty(*value).clone(), TypeText(module, module.ty(*value)).to_string());
-        let params = module.block(found.body).args.iter().map(text).collect();
+        let params = module.block(found.body).args.iter().map(text).collect_vec();
         let mut own = module.clone();
         own.entries = vec![found.clone()];
         let module = device.as_gpu().is_none().then(|| own.clone());
@@ -177,7 +178,7 @@ impl LoadedKernel {
     /// # Ok::<(), ct::Error>(())
     /// ```
     pub fn params(&self) -> Vec<&str> {
-        self.params.iter().map(|(_, text)| text.as_str()).collect()
+        self.params.iter().map(|(_, text)| text.as_str()).collect_vec()
     }
 
     /// Returns the name of the entry in the module.
@@ -228,7 +229,7 @@ impl LoadedKernel {
         make(args, self.device)?;
         let mut words = Vec::new();
         args.pack(&mut |word| words.push(word));
-        let mut foreign: Vec<usize> = (0..words.len()).filter(|&index| is_pointer(&self.params[index].0)).collect();
+        let mut foreign: Vec<usize> = (0..words.len()).filter(|&index| is_pointer(&self.params[index].0)).collect_vec();
         args.memory(&mut |used| {
             if let Some(base) = used.memory.host_pointer() {
                 foreign.retain(|&index| words[index].wrapping_sub(base as u64) > used.memory.len() as u64);
@@ -255,7 +256,7 @@ impl LoadedKernel {
                 self.params.len(),
                 self.params().join(", "),
                 given.len(),
-                given.iter().map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(", "),
+                given.iter().map(|(_, text)| text.as_str()).collect_vec().join(", "),
             )));
         }
         for (index, ((wanted, wanted_text), (given, given_text))) in self.params.iter().zip(&given).enumerate() {
@@ -332,7 +333,7 @@ fn parameters_of(module: &Module) -> Vec<(Arg, String)> {
         };
         (given, TypeText(module, module.ty(*value)).to_string())
     };
-    let mut given: Vec<(Arg, String)> = args.iter().map(describe).collect();
+    let mut given: Vec<(Arg, String)> = args.iter().map(describe).collect_vec();
     module.walk(body, &mut |id| {
         let op = module.op(id);
         match op.code {

@@ -3,6 +3,7 @@
 //! A proof is about a trace. The code that is made of the trace is identified by a digest, which a
 //! reader compares with that of the code it has.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use hmac_sha256::Hash as Sha256;
@@ -47,7 +48,7 @@ impl StoredProof {
             ));
         }
         let is_proved = |(_, verdict): &&(Property, Verdict)| *verdict == Verdict::Proved;
-        let properties = proof.verdicts().iter().filter(is_proved).map(|(property, _)| *property).collect();
+        let properties = proof.verdicts().iter().filter(is_proved).map(|(property, _)| *property).collect_vec();
         Ok(StoredProof { launches: proof.scene().launches.clone(), properties })
     }
 
@@ -84,7 +85,7 @@ impl StoredProof {
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        self.properties.iter().map(ToString::to_string).collect()
+        self.properties.iter().map(ToString::to_string).collect_vec()
     }
 }
 

@@ -19,6 +19,7 @@ use crate::element::ByteSized;
 use crate::ops::{AtomicOptions, Scope, from_words, if_then, indices, scalar, to_words, while_loop};
 use crate::runtime::NewArray;
 use crate::tile::{ArrayMut, Scalar, Tile};
+use crate::util::collect::CollectVec as _;
 
 /// Words of a window, which one load reads.
 const WINDOW: usize = 32;
@@ -89,7 +90,7 @@ impl<const R: usize> Board<R> {
             }
             self.words.tiled(shape).relaxed(Scope::Device).load(at)
         };
-        (0..planes::<T>()).map(words).collect()
+        (0..planes::<T>()).map(words).collect_vec()
     }
 
     /// Returns the mask of the places of a window that precede `place`.

@@ -1,6 +1,7 @@
 //! Tiling of whole arrays, which depends on shapes and strides only.
 
 use crate::runtime::Device;
+use crate::util::collect::CollectVec as _;
 
 /// Elements of a tile.
 const TILE: usize = 1024;
@@ -71,7 +72,7 @@ impl<const R: usize> Survey<R> {
         let contiguous: Vec<usize> = (0..R)
             .rev()
             .filter(|&d| self.arrays.iter().any(|(_, _, strides)| strides[d] == 1 && room(d) > 1))
-            .collect();
+            .collect_vec();
         let share = if contiguous.len() > 1 { 32 } else { TILE };
         let mut tile = [1; R];
         let mut left = TILE;

@@ -4,6 +4,7 @@
 //! Large arrays are sampled: a hash of the address selects the logged elements. So a report is a
 //! race, and a race of elements outside of the sample is missed.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::ShadowMemory;
@@ -65,7 +66,7 @@ impl LogCheck {
             class: site.class,
             bytes: site.bytes,
         });
-        LogCheck { logged: logged.clone(), sites: sites.collect() }
+        LogCheck { logged: logged.clone(), sites: sites.collect_vec() }
     }
 
     /// Allocates the log of a launch with these parameter words.
@@ -98,7 +99,7 @@ impl LogCheck {
             let mut bytes = vec![0; 8 * count as usize];
             log.words.memory.read(8 * first as usize, &mut bytes)?;
             let word = |bytes: &[u8]| i64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-            Ok(bytes.chunks_exact(8).map(word).collect())
+            Ok(bytes.chunks_exact(8).map(word).collect_vec())
         };
         let count = (words(0, 1)?[0] as u64).min(LOG_CAPACITY);
         let events = words(LOG_HEADER, 2 * count)?;

@@ -18,6 +18,7 @@ use crate::launch::options::Launch;
 use crate::ops::{arange, bid, full};
 use crate::runtime::{Device, DeviceArray, Stream};
 use crate::tile::{Array, ArrayMut, Scalar, Tile};
+use crate::util::collect::CollectVec as _;
 
 /// Elements of a tile of the scan.
 const SCANNED: usize = 1024;
@@ -50,7 +51,7 @@ impl Shadow {
 impl RaceCheck {
     pub fn new(module: &Module, recording: &Recording) -> RaceCheck {
         let sites = recording.sites.iter();
-        let sites = sites.map(|site| (module.location(site.loc).cloned(), site.class)).collect();
+        let sites = sites.map(|site| (module.location(site.loc).cloned(), site.class)).collect_vec();
         let log = recording.log.as_ref().map(|logged| LogCheck::new(module, recording, logged));
         RaceCheck { arrays: recording.arrays.clone(), sites, log }
     }
@@ -81,7 +82,7 @@ impl RaceCheck {
                  without `races` there",
             ));
         }
-        self.arrays.iter().map(|array| shadow(array, device, words[array.param], args)).collect()
+        self.arrays.iter().map(|array| shadow(array, device, words[array.param], args)).try_collect_vec()
     }
 
     /// Waits for the launch and returns its first race as an error.
@@ -123,7 +124,7 @@ impl RaceCheck {
         let mut bytes = vec![0; array.words() * size_of::<i64>()];
         shadow.words.memory.read(element * bytes.len(), &mut bytes)?;
         let words: Vec<i64> =
-            bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).collect();
+            bytes.chunks_exact(8).map(|word| i64::from_le_bytes(word.try_into().expect("8 bytes"))).collect_vec();
         let (largest, smallest) = (|class: usize| words[2 * class], |class: usize| COMPLEMENT - words[2 * class + 1]);
         let block = |key: i64| (key >> SITE_BITS) - 1;
         let pairs = [(smallest(a), largest(b)), (smallest(b), largest(a))];

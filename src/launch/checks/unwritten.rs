@@ -3,6 +3,7 @@
 //! The record belongs to the allocation and outlives the launch. An array without a record gets one
 //! for this launch, in which every element is written.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Arc;
 
 use super::ShadowMemory;
@@ -41,7 +42,7 @@ impl UnwrittenCheck {
     /// Errors of the allocation of the records of arrays that have none.
     #[track_caller]
     pub fn records(&self, device: Device, words: &[ParamWord], args: &dyn AnyArgs) -> Result<Vec<Record>> {
-        self.arrays.iter().map(|array| record(array, device, words[array.param], args)).collect()
+        self.arrays.iter().map(|array| record(array, device, words[array.param], args)).try_collect_vec()
     }
 
     /// Records a write of all elements of the arrays that the kernel may write without a record:

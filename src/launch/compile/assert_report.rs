@@ -1,5 +1,6 @@
 //! Failures that kernels of the ptx back end report: conversion of a note to an error.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,8 +43,8 @@ fn stuck_waits(sites: &FailureSites, note: Note) -> Vec<StuckWait> {
     let mut complete: Vec<(bool, &[u32])> = records
         .filter(|(_, record)| field(record, RecordField::State) == COMPLETE)
         .map(|(index, record)| (index >= WARP_RECORDS as usize, record))
-        .collect();
-    complete.sort_by_key(|&(is_other, record)| (is_other, field(record, RecordField::Order)));
+        .collect_vec();
+    crate::util::sort::by_key(&mut complete, |&(is_other, record)| (is_other, field(record, RecordField::Order)));
     let (mut waits, mut named): (Vec<StuckWait>, _) = (Vec::new(), BTreeSet::new());
     for (is_other, record) in complete {
         let number = field(record, RecordField::Site);
@@ -86,7 +87,7 @@ fn failed_assertion(sites: &FailureSites, note: Note) -> Error {
         let at = NoteField::Value(index).word();
         u64::from(note[at]) | u64::from(note[at + 1]) << 32
     };
-    let values: Vec<_> = assertion.values.iter().enumerate().map(|(i, &dtype)| (dtype, value(i))).collect();
+    let values: Vec<_> = assertion.values.iter().enumerate().map(|(i, &dtype)| (dtype, value(i))).collect_vec();
     let mut rest = field(NoteField::Element) as usize;
     let mut element = vec![0; assertion.shape.len()];
     for (place, &extent) in element.iter_mut().zip(&assertion.shape).rev() {

@@ -1,5 +1,6 @@
 //! Compiled kernel: code, the data and conditions of its launches, and its other forms.
 
+use crate::util::collect::CollectVec as _;
 use std::borrow::Cow;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::AtomicBool;
@@ -178,7 +179,7 @@ impl GpuCode {
         let Some(ctas) = self.persistent_ctas else { return (grid, Cow::Borrowed(words)) };
         let tile_blocks = grid.iter().map(|&extent| u64::from(extent)).product::<u64>();
         let extents = grid.iter().map(|&extent| ParamWord::from(extent));
-        let words = words.iter().copied().chain(extents).collect();
+        let words = words.iter().copied().chain(extents).collect_vec();
         // The smallest number of CTAs with the same number of tile blocks for the busiest one.
         let rounds = tile_blocks.div_ceil(ctas.into());
         ([tile_blocks.div_ceil(rounds) as u32, 1, 1], Cow::Owned(words))

@@ -5,6 +5,7 @@ use crate::element::Number;
 use crate::error::{Error, Result};
 use crate::launch::inspect::compiled_kernel::CompiledKernel;
 use crate::ops::Global;
+use crate::util::collect::CollectVec as _;
 
 /// Returns the bytes of one element.
 fn size<T: Number>() -> usize {
@@ -66,7 +67,7 @@ impl<T: Number, const N: usize> Global<T, N> {
     #[track_caller]
     pub fn write<Args>(&'static self, kernel: &CompiledKernel<Args>, values: [T; N]) -> Result<()> {
         let bytes: Vec<u8> =
-            values.iter().flat_map(|value| value.to_bits().to_le_bytes().into_iter().take(size::<T>())).collect();
+            values.iter().flat_map(|value| value.to_bits().to_le_bytes().into_iter().take(size::<T>())).collect_vec();
         kernel.device().synchronize()?;
         let found = match &kernel.executable().code {
             Code::Cpu(program, _) => program.write_global(&self.name(), &bytes),

@@ -1,5 +1,6 @@
 //! Assumptions of a kernel that its code does not check, checked at each launch.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::backend::tileir::{Bound, LaunchConditions, Param, Probe};
@@ -30,7 +31,7 @@ struct Answer {
 
 impl GuardCheck {
     pub fn new(conditions: LaunchConditions, params: &[Param]) -> GuardCheck {
-        let widths = params.iter().map(|param| if param.pointer { 0 } else { param.bytes }).collect();
+        let widths = params.iter().map(|param| if param.pointer { 0 } else { param.bytes }).collect_vec();
         GuardCheck { conditions, widths, answers: Mutex::default(), program: OnceLock::new() }
     }
 

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Module, Opcode, Type, verify};
 use crate::pass;
 use crate::runtime::{Backend, Device};
+use crate::util::collect::CollectVec as _;
 use crate::util::{report, span};
 use executable::{Code, Executable, GpuCode};
 use preconditions::Preconditions;
@@ -123,7 +124,7 @@ pub(super) fn optimize_watched(
     verify(&module).map_err(|problems| Error::Compile {
         kernel: name.into(),
         stage: "the verifier after the passes",
-        log: problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+        log: problems.iter().map(ToString::to_string).collect_vec().join("\n"),
     })?;
     Ok((module, required))
 }
@@ -177,7 +178,7 @@ pub(super) fn compile(
 fn within_limits<T>(maps: TensorMapUse<'_>, build: impl Fn(TensorMapUse<'_>) -> Result<T>) -> Result<T> {
     build(maps).or_else(|problem| match (&problem, maps) {
         (Error::Compile { stage, log, .. }, TensorMapUse::Allowed) => {
-            let log: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            let log: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect_vec();
             let reason = format!("{stage} refused the form with tensor maps: {}", log.join("; "));
             build(TensorMapUse::Rejected(&reason)).map_err(|_| problem)
         }

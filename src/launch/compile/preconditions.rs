@@ -1,5 +1,6 @@
 //! Preconditions of a kernel, checked at each launch.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::{Mutex, PoisonError};
 
 use crate::backend::{ParamWord, cpu};
@@ -41,7 +42,7 @@ impl Preconditions {
         Ok(Preconditions {
             kernel: kernel.to_owned(),
             program: cpu::Program::compile(checks)?,
-            matters: params.iter().map(|&param| reads_addresses || is_number(checks.ty(param))).collect(),
+            matters: params.iter().map(|&param| reads_addresses || is_number(checks.ty(param))).collect_vec(),
             reads_grid,
             held: Mutex::default(),
         })

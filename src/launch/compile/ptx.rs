@@ -1,6 +1,7 @@
 //! Compilation by the PTX back end: generates text, which the driver assembles unless the machine
 //! code is in the disk cache.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -418,7 +419,7 @@ fn completed(
     let has_note = params.iter().any(|param| matches!(param, ParamKind::Failure));
     let failure = if has_note { Some(assert_report::note(source.gpu, &source.name, failures)?) } else { None };
     let symbol = |(index, global): (usize, &Global)| (global.name.clone(), ptx::global_symbol(index));
-    let globals = source.module.globals.iter().enumerate().map(symbol).collect();
+    let globals = source.module.globals.iter().enumerate().map(symbol).collect_vec();
     let ctas = remarks.blocks_per_multiprocessor() * source.gpu.multiprocessors as u32;
     let most = if source.hints.plan.max_ctas == 0 { u32::MAX } else { source.hints.plan.max_ctas };
     let persistent_ctas = source.form.is_persistent.then_some(ctas.min(most).max(1));

@@ -1,5 +1,6 @@
 //! Tensor maps of launches: encoded from the parameter words, and cached for later launches.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::backend::ParamWord;
@@ -43,8 +44,8 @@ impl TensorMaps {
             ParamKind::TensorMap(map) => Some(map.clone()),
             ParamKind::Word { .. } | ParamKind::Failure | ParamKind::Trace => None,
         };
-        let maps: Vec<TensorMap> = params.iter().filter_map(map).collect();
-        let mut words: Vec<u32> = maps.iter().flat_map(TensorMap::parameters).collect();
+        let maps: Vec<TensorMap> = params.iter().filter_map(map).collect_vec();
+        let mut words: Vec<u32> = maps.iter().flat_map(TensorMap::parameters).collect_vec();
         words.sort_unstable();
         words.dedup();
         (!maps.is_empty()).then(|| TensorMaps { maps, words, recent: Mutex::default() })

@@ -16,6 +16,7 @@ use crate::launch::inspect::dump::Dump;
 use crate::launch::inspect::remarks::{Remarks, Stages};
 use crate::runtime::{Gpu, GpuKernel, compile_limit, within};
 use crate::target::Target;
+use crate::util::collect::CollectVec as _;
 
 /// Compiles a module for a GPU by the Tile IR back end.
 ///
@@ -46,7 +47,7 @@ pub(crate) fn compile(
                     index: index as u32,
                     bytes: param.bytes,
                 };
-                let params = code.params.iter().enumerate().map(word).collect();
+                let params = code.params.iter().enumerate().map(word).collect_vec();
                 let guard = (!code.conditions.is_empty()).then(|| {
                     let source =
                         Source { name: name.into(), module: module.clone(), gpu, hints, form: SourceForm::default() };
@@ -54,7 +55,8 @@ pub(crate) fn compile(
                     Box::new(LaunchGuard { check, guarded: guarded(source) })
                 });
                 let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
-                let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
+                let globals =
+                    module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect_vec();
                 return Ok(GpuCode {
                     kernel,
                     params,
@@ -91,7 +93,7 @@ pub(crate) fn load(
     let mut stages = Stages::default();
     let completed = |kernel: GpuKernel, stages| {
         let remarks = Remarks::of_gpu(name, gpu, &kernel, None, Vec::new(), stages)?;
-        let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect();
+        let globals = module.globals.iter().map(|global| (global.name.clone(), global.name.clone())).collect_vec();
         let params = params.to_vec();
         Ok(GpuCode {
             kernel,

@@ -1,5 +1,6 @@
 //! Measurement of kernels: times, and their fraction of the roofline.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::time::Duration;
 
@@ -79,9 +80,9 @@ impl Launch<'_> {
         K: Kernel<P>,
         A: KernelArgs<P>,
     {
-        let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::new).collect();
-        let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect();
-        let calls: Vec<Call<'_>> = bound.iter().map(Bound::call).collect();
+        let sets: Vec<Arguments<A, P>> = sets.into_iter().map(Arguments::new).collect_vec();
+        let bound: Vec<_> = sets.iter().map(|args| Bound::new(&kernel, args)).collect_vec();
+        let calls: Vec<Call<'_>> = bound.iter().map(Bound::call).collect_vec();
         self.measured(how, &calls)
     }
 

@@ -1,5 +1,6 @@
 //! Report on the environment of kernels, for bug reports: driver, devices, tools and cache.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -101,12 +102,12 @@ pub fn doctor() -> DoctorReport {
         version: env!("CARGO_PKG_VERSION"),
         platform: platform(),
         driver: driver.and_then(|driver| driver.version().map_err(|error| error.to_string())).map(driver_text),
-        gpus: (0..Gpu::count()).map(|ordinal| gpu_check(Gpu::query_properties(ordinal))).collect(),
+        gpus: (0..Gpu::count()).map(|ordinal| gpu_check(Gpu::query_properties(ordinal))).collect_vec(),
         backends: backends(&tileiras),
         chosen: chosen(),
         cache: cache(DiskCache::from_env()),
         assemblers: vec![("tileiras", tileiras), ("ptxas", ptxas())],
-        environment: VARIABLES.into_iter().filter_map(set).collect(),
+        environment: VARIABLES.into_iter().filter_map(set).collect_vec(),
     }
 }
 
@@ -147,7 +148,7 @@ fn backends(tileiras: &Result<String, String>) -> Vec<(Backend, Result<String, S
         Ok((_, reasons)) => tileiras
             .as_ref()
             .map(|_| "compiled by tileiras".to_owned())
-            .map_err(|missing| reasons.iter().chain([missing]).map(String::as_str).collect::<Vec<_>>().join("; ")),
+            .map_err(|missing| reasons.iter().chain([missing]).map(String::as_str).collect_vec().join("; ")),
         Err(error) => Err(why(&error)),
     };
     let threads = Ok(format!("interpreted by {} threads", cpu::num_threads()));

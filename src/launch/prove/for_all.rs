@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::ir::Module;
 use crate::kernel::{Arguments, Bound, Call, Kernel, KernelArgs};
 use crate::pass::{self, Argument, Property, Symbol, SymbolicLaunch, Verdict};
+use crate::util::collect::CollectVec as _;
 
 /// Number of launches that are searched for a counter-example.
 const SAMPLES: usize = 32;
@@ -69,7 +70,7 @@ where
     K: Kernel<P>,
     A: KernelArgs<P>,
 {
-    let properties: Vec<Property> = properties.into_iter().collect();
+    let properties: Vec<Property> = properties.into_iter().collect_vec();
     decide(&Bound::new(&kernel, &Arguments::new(args)).call(), grid.as_ref(), &properties)
 }
 
@@ -86,7 +87,7 @@ fn decide(call: &Call<'_>, axes: &[Symbol], properties: &[Property]) -> Result<P
     call.args().pack(&mut |word| words.push((word, Symbol::packed())));
     let launch = SymbolicLaunch { grid, words };
     let names = argument_names(call).into_iter();
-    let arguments: Vec<Argument> = names.map(|name| Argument { name, bytes: None }).collect();
+    let arguments: Vec<Argument> = names.map(|name| Argument { name, bytes: None }).collect_vec();
     let verdicts = pass::prove_for_all(&module, &module.entries[0], &launch, properties);
     let mut verdicts = verdicts.ok_or_else(|| {
         Error::argument(format!("no launch with {} meets the conditions of `{name}`", scene_text(&launch)))
@@ -118,7 +119,7 @@ fn open(launch: &SymbolicLaunch) -> Vec<Symbol> {
 fn scene_text(launch: &SymbolicLaunch) -> String {
     let [x, y, z] = launch.grid;
     let range = |symbol: Symbol| format!("{symbol} in {}..={}", symbol.range().0, symbol.range().1);
-    let ranges: Vec<String> = open(launch).into_iter().map(range).collect();
+    let ranges: Vec<String> = open(launch).into_iter().map(range).collect_vec();
     format!("grid ({x}, {y}, {z}) for all {}", ranges.join(", "))
 }
 
@@ -145,13 +146,13 @@ fn counterexample(
         }
         let mut value = |symbol: Symbol| {
             let (lo, hi) = symbol.range();
-            let fits: Vec<i64> = extents().filter(|n| (lo..=hi.min(most)).contains(n)).collect();
+            let fits: Vec<i64> = extents().filter(|n| (lo..=hi.min(most)).contains(n)).collect_vec();
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // The first samples have equal extents.
             let place = if sample < extents().count() { sample } else { (state >> 33) as usize };
             if fits.is_empty() { lo } else { fits[place % fits.len()] }
         };
-        let values: Vec<(Symbol, i64)> = symbols.iter().map(|&symbol| (symbol, value(symbol))).collect();
+        let values: Vec<(Symbol, i64)> = symbols.iter().map(|&symbol| (symbol, value(symbol))).collect_vec();
         let of = |symbol: Symbol| values.iter().find(|(other, _)| *other == symbol).map_or(0, |&(_, value)| value);
         let (grid, words) = concrete(launch, &of)?;
         if has_conditions && pass::satisfies_conditions(module, grid, &words) != Some(true) {
@@ -161,7 +162,7 @@ fn counterexample(
         let entry = &module.entries[0];
         let verdicts = pass::prove(module, entry, grid, (&words, arguments), &[property]);
         let Some((_, Verdict::Refuted(mut case))) = verdicts.into_iter().next() else { return None };
-        let shown: Vec<String> = values.iter().map(|(symbol, value)| format!("{symbol} = {value}")).collect();
+        let shown: Vec<String> = values.iter().map(|(symbol, value)| format!("{symbol} = {value}")).collect_vec();
         let [x, y, z] = grid;
         case.diagnostic = case.diagnostic.note(format!("for {}, with grid ({x}, {y}, {z})", shown.join(", ")));
         Some(Verdict::Refuted(case))

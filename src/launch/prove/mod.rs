@@ -3,6 +3,7 @@
 pub(super) mod for_all;
 pub(super) mod proved;
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -61,7 +62,7 @@ where
     K: Kernel<P>,
     A: KernelArgs<P>,
 {
-    let properties: Vec<Property> = properties.into_iter().collect();
+    let properties: Vec<Property> = properties.into_iter().collect_vec();
     prove_call(&Bound::new(&kernel, &Arguments::new(args)).call(), Launch::new(grid), &properties)
 }
 
@@ -85,7 +86,7 @@ pub(super) fn prove_call(call: &Call<'_>, launch: Launch<'_>, properties: &[Prop
     let is_number = |value: &Value| module.ty(*value).as_tile().is_some_and(|(elem, _)| elem.dtype().is_some());
     let params = module.block(module.entries[0].body).args.iter();
     let numbers = params.zip(words.words()).filter(|(value, _)| is_number(value)).map(|(_, word)| word.to_string());
-    let numbers: Vec<String> = numbers.collect();
+    let numbers: Vec<String> = numbers.collect_vec();
     let scene = Scene::new(&module, format!("grid ({x}, {y}, {z}) and numbers {}", numbers.join(", ")));
     Ok(Proof { kernel: name, verdicts, scene })
 }
@@ -221,7 +222,7 @@ pub(super) fn unproved(kernel: &str, verdicts: impl IntoIterator<Item = (Propert
         };
         Some(found.note(format!("the property `{property}` of `{kernel}` {what}")))
     };
-    Error::Kernel(verdicts.into_iter().filter_map(problem).collect())
+    Error::Kernel(verdicts.into_iter().filter_map(problem).collect_vec())
 }
 
 /// Returns the parameter words of a call, and the names of the arguments that they belong to. The
@@ -229,7 +230,7 @@ pub(super) fn unproved(kernel: &str, verdicts: impl IntoIterator<Item = (Propert
 pub(super) fn proof_arguments(call: &Call<'_>) -> (WordBuffer, Vec<Argument>) {
     let mut words = WordBuffer::default();
     call.args().pack(&mut |word| words.push(word));
-    let arguments = argument_names(call).into_iter().map(|name| Argument { name, bytes: None }).collect();
+    let arguments = argument_names(call).into_iter().map(|name| Argument { name, bytes: None }).collect_vec();
     (words, arguments)
 }
 
@@ -238,7 +239,7 @@ pub(super) fn argument_names(call: &Call<'_>) -> Vec<String> {
     let mut forms = Vec::new();
     call.args().forms(&mut forms);
     let names = (1..).zip(&forms).map(|(number, form)| (format!("argument {number}"), form.words()));
-    names.flat_map(|(name, words)| std::iter::repeat_n(name, words)).collect()
+    names.flat_map(|(name, words)| std::iter::repeat_n(name, words)).collect_vec()
 }
 
 /// Subject of a proof: the code, and the launches.

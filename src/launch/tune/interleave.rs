@@ -1,6 +1,7 @@
 //! Alternating measurement of candidates, so that clocks, temperatures and other load are equal for
 //! all.
 
+use crate::util::collect::CollectVec as _;
 use std::time::Duration;
 
 use super::time_limit::Ended;
@@ -32,7 +33,7 @@ pub(super) fn interleaved<S>(
 ) -> Result<Vec<Result<Times>>, Ended> {
     let runs = bench.num_runs();
     let turns = runs.clamp(1, PARTS);
-    let mut all: Vec<Result<Vec<Duration>>> = ways.iter().map(|_| Ok(Vec::new())).collect();
+    let mut all: Vec<Result<Vec<Duration>>> = ways.iter().map(|_| Ok(Vec::new())).collect_vec();
     for turn in 0..turns {
         let part = runs * (turn + 1) / turns - runs * turn / turns;
         // The device is warm after the first part; one execution fills the caches for this
@@ -48,5 +49,5 @@ pub(super) fn interleaved<S>(
             }
         }
     }
-    Ok(all.into_iter().map(|times| times.map(Times::new)).collect())
+    Ok(all.into_iter().map(|times| times.map(Times::new)).collect_vec())
 }

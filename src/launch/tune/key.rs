@@ -1,5 +1,6 @@
 //! Key of the result of a search.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Debug;
 
 use crate::backend::ptx::OptimizationSet;
@@ -50,8 +51,8 @@ impl TuneKey {
     /// # Errors
     /// [`crate::Error::Driver`] if the driver of a GPU reports an error.
     pub fn of<C: Debug>(device: Device, name: &str, kernel: &str, configurations: &[C]) -> Result<TuneKey> {
-        let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let texts: Vec<String> = configurations.iter().map(text_of).collect();
+        let words = |text: String| text.split_whitespace().collect_vec().join(" ");
+        let texts: Vec<String> = configurations.iter().map(text_of).collect_vec();
         let request = Launch::new(1).request(device)?;
         Ok(TuneKey {
             name: name.to_owned(),
@@ -126,7 +127,7 @@ pub(super) fn text_of<C: Debug>(configuration: &C) -> String {
 
 /// Returns a hash of texts, of 32 hexadecimal digits.
 pub(super) fn hash(texts: &[String]) -> String {
-    let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect();
+    let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_bytes()).collect_vec();
     ContentHash::new(&texts).hex()[..32].to_owned()
 }
 

@@ -1,5 +1,6 @@
 //! Cache of the results of searches, in records and on the disk.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use super::key::{TuneKey, text_of};
@@ -63,7 +64,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let failed = |(text, why)| (text, Trial::Failed(why));
         Records::update(path, |records| {
             let stuck = records.stuck(&key).into_iter().filter(|(text, _)| *text != configuration);
-            let mut trials: Vec<(String, Trial)> = stuck.map(failed).collect();
+            let mut trials: Vec<(String, Trial)> = stuck.map(failed).collect_vec();
             trials.push((configuration.clone(), Trial::Failed(why.to_string())));
             records.put(Record { key: key.clone(), winner: String::new(), trials });
         })
@@ -81,7 +82,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let times = tuned.successes.iter().map(|(c, times)| (text_of(c), Trial::Times(times.all().to_vec())));
         let failed = tuned.failures.iter().map(|(c, error)| (text_of(c), Trial::Failed(error.to_string())));
         let left_out = tuned.left_out.iter().map(|(c, why)| (text_of(c), Trial::LeftOut(why.clone())));
-        let record = Record { key, winner, trials: times.chain(failed).chain(left_out).collect() };
+        let record = Record { key, winner, trials: times.chain(failed).chain(left_out).collect_vec() };
         Records::update(path, |records| records.put(record.clone()))
     }
 }

@@ -1,5 +1,6 @@
 //! Compilation of candidates on all cores before their execution, and the properties of their code.
 
+use crate::util::collect::CollectVec as _;
 use std::time::Duration;
 
 use super::key::hash;
@@ -23,7 +24,7 @@ pub(super) fn hash_of<S, C>(
     describe: &Describe<S, C>,
 ) -> Result<String> {
     let (_, described) = described(device, state, configuration, describe)?;
-    Ok(hash(&described.into_iter().map(|kernel| kernel.hash).collect::<Vec<_>>()))
+    Ok(hash(&described.into_iter().map(|kernel| kernel.hash).collect_vec()))
 }
 
 fn described<S, C>(

@@ -2,6 +2,7 @@
 //! tensor cores, or no use of TMA. Each reason applies only if another candidate
 //! is better in this respect. The remaining candidates are ranked by an estimate of their time.
 
+use crate::util::collect::CollectVec as _;
 use std::time::Duration;
 
 /// Properties of the code of a candidate.
@@ -51,7 +52,7 @@ fn leave_best(all: &[Qualities], most: usize, reasons: &mut [Option<String>]) {
     let mut ranked: Vec<(Duration, usize)> = (1..all.len())
         .filter(|&at| reasons[at].is_none())
         .filter_map(|at| all[at].estimate.map(|estimate| (estimate, at)))
-        .collect();
+        .collect_vec();
     ranked.sort_unstable();
     for (rank, &(estimate, at)) in ranked.iter().enumerate().skip(most) {
         let micros = estimate.as_secs_f64() * 1e6;

@@ -1,6 +1,7 @@
 //! Results of searches as text, which can be committed with the source. The text is sorted. Errors
 //! of its parser have line numbers. A result is valid only if all parts of its key are equal.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::time::Duration;
@@ -170,7 +171,7 @@ impl Records {
         let other: Vec<String> = parts
             .filter(|((_, recorded), (_, now))| recorded != now)
             .map(|((part, recorded), (_, now))| format!("{part} was `{recorded}` and is `{now}`"))
-            .collect();
+            .collect_vec();
         if other.is_empty() {
             let unfinished = || format!("the search of `{}` for {} had to end without a winner", key.name, key.device);
             return if record.winner.is_empty() { Err(unfinished()) } else { Ok(record) };
@@ -200,7 +201,7 @@ impl Records {
             Trial::Failed(why) => Some((text.clone(), why.clone())),
             _ => None,
         };
-        records.flat_map(|record| record.trials.iter().filter_map(failed)).collect()
+        records.flat_map(|record| record.trials.iter().filter_map(failed)).collect_vec()
     }
 }
 

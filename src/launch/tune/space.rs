@@ -1,6 +1,7 @@
 //! Spaces of configurations: Cartesian products of ranges.
 
 use crate::sealed::Sealed;
+use crate::util::collect::CollectVec as _;
 
 /// Ranges whose Cartesian product is a list of configurations: a tuple of one to six lists or
 /// ranges.
@@ -53,7 +54,7 @@ ranges! {
 
 /// Returns the values of a range as a list, because inner ranges are repeated.
 fn listed<I: IntoIterator>(range: I) -> Vec<I::Item> {
-    range.into_iter().collect()
+    range.into_iter().collect_vec()
 }
 
 /// Returns all combinations of the values of some ranges, as tuples: configurations for a

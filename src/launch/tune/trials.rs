@@ -1,6 +1,7 @@
 //! Trials of configurations: one execution of each with a check of its result, then alternating
 //! measurements.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::fmt::Debug;
 use std::time::Duration;
@@ -43,8 +44,8 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     pub(super) fn estimated(&self, device: Device, state: &mut S, all: &[C]) -> Option<usize> {
         let describe = self.most.and(self.kernels.as_ref())?;
         let all: Vec<Option<Qualities>> =
-            compiled(device, state, all, describe, self.limit).into_iter().map(Result::ok).collect();
-        let known: Vec<Qualities> = all.iter().map(|q| q.unwrap_or_default()).collect();
+            compiled(device, state, all, describe, self.limit).into_iter().map(Result::ok).collect_vec();
+        let known: Vec<Qualities> = all.iter().map(|q| q.unwrap_or_default()).collect_vec();
         let reasons = reasons(&known, None);
         let estimate = |at: &usize| known[*at].estimate;
         (0..known.len()).filter(|&at| reasons[at].is_none() && estimate(&at).is_some()).min_by_key(estimate)
@@ -106,12 +107,12 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
     /// Returns the reason to reject each configuration.
     fn reasons(&self, device: Device, state: &mut S, all: &[C], no_good: &[(String, String)]) -> Vec<Option<String>> {
         let stuck = |c: &C| no_good.iter().find(|(text, _)| *text == text_of(c)).map(|(_, why)| why.clone());
-        let stuck: Vec<Option<String>> = all.iter().map(stuck).collect();
+        let stuck: Vec<Option<String>> = all.iter().map(stuck).collect_vec();
         let Some(describe) = &self.kernels else { return stuck };
         self.doing(0, all.len(), "compiling");
         let known = compiled(device, state, all, describe, self.limit);
-        let known: Vec<Qualities> = known.into_iter().map(Result::unwrap_or_default).collect();
-        stuck.into_iter().zip(reasons(&known, self.most)).map(|(stuck, reason)| stuck.or(reason)).collect()
+        let known: Vec<Qualities> = known.into_iter().map(Result::unwrap_or_default).collect_vec();
+        stuck.into_iter().zip(reasons(&known, self.most)).map(|(stuck, reason)| stuck.or(reason)).collect_vec()
     }
 
     /// Executes a configuration once, and compares its result with that of the first one.
@@ -150,14 +151,14 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         let stream = device.default_stream();
         let restore = |sets: &mut Sets<'_, S>| self.restored(sets);
         let measure = |bench: Bench, sets: &mut Sets<'_, S>, all: &[&C]| {
-            let ways: Vec<_> = all.iter().map(|&c| move |sets: &mut Sets<'_, S>| work(sets.next(), c)).collect();
-            let ways: Vec<Candidate<'_, Sets<'_, S>>> = ways.iter().map(|way| way as _).collect();
+            let ways: Vec<_> = all.iter().map(|&c| move |sets: &mut Sets<'_, S>| work(sets.next(), c)).collect_vec();
+            let ways: Vec<Candidate<'_, Sets<'_, S>>> = ways.iter().map(|way| way as _).collect_vec();
             interleaved(bench, &stream, sets, &ways, &restore, &|at, part| {
                 self.doing(at + 1, all.len(), &format!("measuring {}", text_of(all[at])));
                 self.attempt(device, all[at], part)
             })
         };
-        let times = measure(self.bench, sets, &running.iter().map(|(_, c)| c).collect::<Vec<_>>())?;
+        let times = measure(self.bench, sets, &running.iter().map(|(_, c)| c).collect_vec())?;
         let mut all = Vec::new();
         for ((number, configuration), times) in running.into_iter().zip(times) {
             match times {
@@ -166,19 +167,19 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
             }
         }
         // The sort is stable: of equal medians, the first configuration is first.
-        all.sort_by_key(|(_, _, times)| times.median());
-        let finalists = close(&all.iter().map(|(_, _, times)| [times.min(), times.median()]).collect::<Vec<_>>());
+        crate::util::sort::by_key(&mut all, |(_, _, times)| times.median());
+        let finalists = close(&all.iter().map(|(_, _, times)| [times.min(), times.median()]).collect_vec());
         let mut winner = 0;
         if finalists.len() > 1 {
             let bench = longer(self.bench, all[0].2.median());
-            let again = measure(bench, sets, &finalists.iter().map(|&at| &all[at].1).collect::<Vec<_>>())?;
+            let again = measure(bench, sets, &finalists.iter().map(|&at| &all[at].1).collect_vec())?;
             let times = finalists.iter().zip(&again).map(|(&at, times)| {
                 let times = times.as_ref().ok()?;
                 Some((all[at].0 == 0, times.median().as_secs_f64()))
             });
             winner = finalists[winner_of(times)];
         }
-        Ok((all.into_iter().map(|(_, configuration, times)| (configuration, times)).collect(), winner))
+        Ok((all.into_iter().map(|(_, configuration, times)| (configuration, times)).collect_vec(), winner))
     }
 }
 
@@ -187,7 +188,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
 fn close(times: &[[Duration; 2]]) -> Vec<usize> {
     let least = [0, 1].map(|which| times.iter().map(|of| of[which]).min().unwrap_or_default().mul_f64(CLOSE));
     let is_close = |of: &[Duration; 2]| of[0] <= least[0] || of[1] <= least[1];
-    times.iter().enumerate().filter(|(_, of)| is_close(of)).map(|(at, _)| at).take(FINALISTS).collect()
+    times.iter().enumerate().filter(|(_, of)| is_close(of)).map(|(at, _)| at).take(FINALISTS).collect_vec()
 }
 
 /// Increases the number of executions so that a part has sufficient time; `each`: the time of one

@@ -1,6 +1,7 @@
 //! Autotuning: search over a list of configurations, search by a function, replay of a record, and
 //! selection without a device.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use super::key::text_of;
@@ -49,7 +50,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         if let Some((at, origin)) = answer {
             return Ok(TuningResult::known(all.swap_remove(at), origin, notes));
         }
-        let texts: Vec<String> = all.iter().map(text_of).collect();
+        let texts: Vec<String> = all.iter().map(text_of).collect_vec();
         let work = |state: &mut S, configuration: &C| in_user_code(|| work(state, configuration));
         match self.tried(device, state, all, &no_good, &work) {
             Ok(tuned) => {
@@ -143,7 +144,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         if tuned.successes.is_empty() {
             return Err(none_runs(tuned.failures));
         }
-        tuned.successes.sort_by_key(|(_, times)| times.median());
+        crate::util::sort::by_key(&mut tuned.successes, |(_, times)| times.median());
         Ok(tuned)
     }
 
@@ -176,7 +177,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
         if tuned.successes.is_empty() {
             return Err(none_runs(tuned.failures));
         }
-        tuned.successes.sort_by_key(|(_, times)| times.median());
+        crate::util::sort::by_key(&mut tuned.successes, |(_, times)| times.median());
         Ok(tuned)
     }
 
@@ -209,7 +210,7 @@ impl<S, C: fmt::Debug> Tuner<S, C> {
 
     #[track_caller]
     fn kept(&self, configurations: impl IntoIterator<Item = C>) -> Result<Vec<C>> {
-        let all: Vec<C> = configurations.into_iter().filter(|c| self.keep.iter().all(|keep| keep(c))).collect();
+        let all: Vec<C> = configurations.into_iter().filter(|c| self.keep.iter().all(|keep| keep(c))).collect_vec();
         if all.is_empty() { Err(Error::argument("there is no configuration to try")) } else { Ok(all) }
     }
 }

@@ -10,6 +10,7 @@
 use super::Layout;
 use crate::layout::linear_layout::LANE_BITS;
 use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES};
+use crate::util::collect::CollectVec as _;
 
 /// Conversion through shared memory with affine addresses: each thread stores its registers, a
 /// barrier follows, each thread loads.
@@ -75,7 +76,7 @@ impl AffinePlan {
         let element_bytes = element_bits / 8;
         let max_vector_bits = (MAX_VECTOR_BYTES as u32 / element_bytes).ilog2() as usize;
         let both = source.register_bases().iter().filter(|basis| destination.register_bases().contains(basis));
-        let vector: Vec<u32> = both.copied().take(max_vector_bits).collect();
+        let vector: Vec<u32> = both.copied().take(max_vector_bits).collect_vec();
         let unit = element_bytes << vector.len();
         let weights = weights(source, destination, &vector, unit);
         let bytes = unit as usize + weights.iter().filter(|&&weight| weight >= unit).sum::<u32>() as usize;
@@ -108,7 +109,7 @@ fn weights(source: &Layout, destination: &Layout, vector: &[u32], unit: u32) -> 
         assign(basis, Some(class));
     }
     // The bits with padding are last, so that their padding is not doubled by others.
-    let only_to: Vec<u32> = to.iter().copied().filter(|basis| !from.contains(basis)).collect();
+    let only_to: Vec<u32> = to.iter().copied().filter(|basis| !from.contains(basis)).collect_vec();
     let done = [vector, from, &only_to].concat();
     for basis in (0..bits).map(|bit| 1 << bit).filter(|basis| !done.contains(basis)) {
         assign(basis, None);
@@ -128,16 +129,16 @@ impl AffineSide {
             (0..registers.len()).filter(|bit| register >> bit & 1 == 1).map(|bit| weight(registers[bit])).sum()
         };
         let vector_bits: Vec<usize> =
-            vector.iter().filter_map(|basis| registers.iter().position(|own| own == basis)).collect();
+            vector.iter().filter_map(|basis| registers.iter().position(|own| own == basis)).collect_vec();
         let inside: usize = vector_bits.iter().map(|bit| 1 << bit).sum();
         let step =
             |i: usize| vector_bits.iter().enumerate().map(|(position, bit)| (i >> position & 1) << bit).sum::<usize>();
         let firsts = (0..1usize << registers.len()).filter(|register| register & inside == 0);
         let accesses = firsts
-            .map(|first| ((0..1 << vector_bits.len()).map(|i| first | step(i)).collect(), offset(first)))
-            .collect();
+            .map(|first| ((0..1 << vector_bits.len()).map(|i| first | step(i)).collect_vec(), offset(first)))
+            .collect_vec();
         let threads = layout.lane_bases().iter().chain(layout.warp_bases());
-        AffineSide { thread: threads.map(|&basis| weight(basis)).collect(), accesses }
+        AffineSide { thread: threads.map(|&basis| weight(basis)).collect_vec(), accesses }
     }
 }
 

@@ -9,6 +9,7 @@ mod affine;
 mod shared;
 mod shuffle;
 
+use crate::util::collect::CollectVec as _;
 pub use affine::{AffinePlan, AffineSide};
 pub use shared::SharedPlan;
 pub use shuffle::{Round, ShufflePlan};
@@ -94,7 +95,7 @@ fn registers(source: &Layout, destination: &Layout) -> Option<Vec<usize>> {
     let bases: Option<Vec<u32>> =
         destination.register_bases().iter().map(|&basis| span.solve(basis).map(|set| set as u32)).collect();
     let bases = bases?;
-    Some((0..destination.num_registers()).map(|r| f2_matrix::apply(&bases, r as u32) as usize).collect())
+    Some((0..destination.num_registers()).map(|r| f2_matrix::apply(&bases, r as u32) as usize).collect_vec())
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::Layout;
 use crate::layout::f2_matrix::{self, Span};
 use crate::layout::linear_layout::LANE_BITS;
 use crate::layout::shared_layout::{BANK_ROW_BYTES, MAX_VECTOR_BYTES, Side};
+use crate::util::collect::CollectVec as _;
 
 /// Conversion through shared memory: each thread stores its registers, a barrier follows, each
 /// thread loads. With several rounds, each round transfers a part of the tile, and a further
@@ -67,8 +68,8 @@ impl SharedPlan {
         let row = |bit: u32| span.solve(1 << bit).unwrap_or_else(|| unreachable!("the columns are a basis"));
         let offset_mask = (1u64 << offset_count) - 1;
         let offset_bases: Vec<u32> =
-            (0..bits).map(|bit| (row(bit) & offset_mask) as u32 * element_bytes as u32).collect();
-        let round_bases: Vec<u32> = (0..bits).map(|bit| (row(bit) >> offset_count) as u32).collect();
+            (0..bits).map(|bit| (row(bit) & offset_mask) as u32 * element_bytes as u32).collect_vec();
+        let round_bases: Vec<u32> = (0..bits).map(|bit| (row(bit) >> offset_count) as u32).collect_vec();
         let vector = &columns.offset[..columns.vector];
         let side = |layout: &Layout| Side::new(layout, vector, element_bytes, &offset_bases, &round_bases);
         SharedPlan {
@@ -108,7 +109,7 @@ struct Columns {
 
 impl Columns {
     fn new(source: &Layout, destination: &Layout, element_bytes: usize, budget: usize) -> Columns {
-        let units: Vec<u32> = (0..source.num_elements().ilog2()).map(|bit| 1 << bit).collect();
+        let units: Vec<u32> = (0..source.num_elements().ilog2()).map(|bit| 1 << bit).collect_vec();
         let lanes = [source.lane_bases(), destination.lane_bases()].concat();
         let warps = [source.warp_bases(), destination.warp_bases()].concat();
         let vector = common_vector(source, destination, &[&lanes[..], &warps].concat(), element_bytes);
@@ -126,12 +127,12 @@ impl Columns {
         // are aligned.
         let basis = [&fixed[..], &extension[..kept]].concat();
         let inside = Span::new(&basis);
-        let mut generators: Vec<u32> = units.iter().copied().filter(|&unit| inside.contains(unit)).collect();
+        let mut generators: Vec<u32> = units.iter().copied().filter(|&unit| inside.contains(unit)).collect_vec();
         generators.extend(&basis);
 
         // Vectors narrower than a bank are combined to words, which lanes may share.
         let word_bits = (4 / vector_bytes).max(1).ilog2() as usize;
-        let word: Vec<u32> = basis.iter().copied().take(word_bits).collect();
+        let word: Vec<u32> = basis.iter().copied().take(word_bits).collect_vec();
         let over_word = |vectors: &[u32]| linearly_independent(&word, vectors);
         // Lanes of one wavefront.
         let active = LANE_BITS - (vector_bytes / 4).max(1).ilog2() as usize;
@@ -155,7 +156,8 @@ impl Columns {
 fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element_bytes: usize) -> Vec<u32> {
     let max_vector_bits = (MAX_VECTOR_BYTES / element_bytes).ilog2() as usize;
     let other = Span::new(destination.register_bases());
-    let mut candidates: Vec<u32> = source.register_bases().iter().copied().filter(|&own| other.contains(own)).collect();
+    let mut candidates: Vec<u32> =
+        source.register_bases().iter().copied().filter(|&own| other.contains(own)).collect_vec();
     candidates.extend(f2_matrix::intersection(source.register_bases(), destination.register_bases()));
     // No combination of threads may change the position inside of a vector.
     let mut vector = linearly_independent(threads, &candidates);
@@ -166,5 +168,5 @@ fn common_vector(source: &Layout, destination: &Layout, threads: &[u32], element
 /// Returns the vectors that are linearly independent of `base` and of the vectors before them.
 fn linearly_independent(base: &[u32], vectors: &[u32]) -> Vec<u32> {
     let mut span = Span::new(base);
-    vectors.iter().copied().filter(|&vector| span.insert(vector)).collect()
+    vectors.iter().copied().filter(|&vector| span.insert(vector)).collect_vec()
 }

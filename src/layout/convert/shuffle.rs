@@ -8,6 +8,7 @@
 use super::Layout;
 use crate::layout::f2_matrix::{self, Span};
 use crate::layout::linear_layout::LANE_BITS;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Transfer between the lanes of each warp, in three steps.
@@ -97,7 +98,7 @@ impl ShufflePlan {
         if destination_bits.len() > 5 {
             return None;
         }
-        let unit_bases: Vec<u32> = source_bits.iter().map(|&bit| source.register_bases()[bit]).collect();
+        let unit_bases: Vec<u32> = source_bits.iter().map(|&bit| source.register_bases()[bit]).collect_vec();
         let solver = Solver::new(&unit_bases, source.lane_bases());
 
         let of_register = |&bit: &usize| solver.solve(destination.register_bases()[bit]);
@@ -111,13 +112,13 @@ impl ShufflePlan {
 
         let (lanes, select) = schedule(&registers, &lanes, &solver.kernel)?;
         let source_select = source_select(&lanes, &warps)?;
-        let lane_map: Vec<u32> = lanes.iter().chain(&warps).map(|place| place.lane).collect();
+        let lane_map: Vec<u32> = lanes.iter().chain(&warps).map(|place| place.lane).collect_vec();
         let own_lane = lane_map.iter().enumerate().all(|(i, &basis)| basis == if i < LANE_BITS { 1 << i } else { 0 });
         let rounds = (0..1 << registers.len())
             .map(|round| Place::sum(&registers, round))
             .map(|place| Round { unit: place.unit as usize, lane: place.lane, shuffle: !own_lane || place.lane != 0 })
             .map(|round| Round { unit: round.unit ^ f2_matrix::apply(&source_select, round.lane) as usize, ..round })
-            .collect();
+            .collect_vec();
         let mut destination_select = select;
         destination_select.resize(LANE_BITS + warps.len(), 0);
         Some(ShufflePlan {
@@ -156,14 +157,14 @@ fn packed_bits(source: &Layout, destination: &Layout, element_bits: u32) -> Vec<
     // Only bases that are linearly independent of the others, so that the pairing does not depend
     // on them.
     let free = |(i, _): &(usize, usize)| {
-        let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect();
+        let others: Vec<u32> = from.iter().enumerate().filter(|(j, _)| j != i).map(|(_, v)| *v).collect_vec();
         !Span::new(&others).contains(from[*i])
     };
-    from.iter().enumerate().filter_map(partner).filter(free).take(max_packed_bits).collect()
+    from.iter().enumerate().filter_map(partner).filter(free).take(max_packed_bits).collect_vec()
 }
 
 fn remaining(count: usize, taken: &[usize]) -> Vec<usize> {
-    (0..count).filter(|bit| !taken.contains(bit)).collect()
+    (0..count).filter(|bit| !taken.contains(bit)).collect_vec()
 }
 
 /// Returns the registers of each unit. Units count the bits `high`, the registers of a unit the
@@ -173,8 +174,8 @@ fn units(high: &[usize], low: &[usize]) -> Vec<Vec<usize>> {
         bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum()
     };
     (0..1 << high.len())
-        .map(|unit| (0..1 << low.len()).map(|i| spread(unit, high) | spread(i, low)).collect())
-        .collect()
+        .map(|unit| (0..1 << low.len()).map(|i| spread(unit, high) | spread(i, low)).collect_vec())
+        .collect_vec()
 }
 
 /// Solver for source positions of elements inside of a warp.
@@ -223,7 +224,7 @@ impl Solver {
 fn schedule(registers: &[Place], lanes: &[Place], kernel: &[Place]) -> Option<(Vec<Place>, Vec<u32>)> {
     let (mut graph, mut select): (Vec<Place>, Vec<u32>) = (Vec::new(), Vec::new());
     let kernel_sets = 1 << kernel.len().min(6);
-    let mut candidates: Vec<usize> = (0..1 << registers.len()).collect();
+    let mut candidates: Vec<usize> = (0..1 << registers.len()).collect_vec();
     sort::by_key(&mut candidates, |set| set.count_ones());
     for lane in lanes {
         let choices = candidates.iter().flat_map(|&set| (0..kernel_sets).map(move |more| (set, more)));
@@ -242,8 +243,8 @@ fn schedule(registers: &[Place], lanes: &[Place], kernel: &[Place]) -> Option<(V
 
 /// Returns the map from sender threads to sent units, from the positions along the graph.
 fn source_select(lanes: &[Place], warps: &[Place]) -> Option<Vec<u32>> {
-    let senders: Vec<u32> = lanes.iter().map(|place| place.lane).collect();
-    let units: Vec<u32> = lanes.iter().map(|place| place.unit).collect();
+    let senders: Vec<u32> = lanes.iter().map(|place| place.lane).collect_vec();
+    let units: Vec<u32> = lanes.iter().map(|place| place.unit).collect_vec();
     // Lanes that are not read may send any unit: the map is extended by independent lane bits with
     // unit 0.
     let mut extended = Span::new(&senders);

@@ -11,6 +11,7 @@ use crate::ops::memory::element_index;
 use crate::ops::memory::tile_access::TileAccess;
 use crate::ops::support::tile_index::Component;
 use crate::tile::{Source, Trace, ValueHandle};
+use crate::util::collect::CollectVec as _;
 
 impl Trace {
     /// Emits a reduction of a tile into an array.
@@ -32,7 +33,7 @@ impl Trace {
         if sparse || (tile_access.dtype.is_float() && !matches!(op, AtomicOp::Add)) {
             let Some(positions) = tile_access.positions(self, index) else { return };
             let index: Vec<_> =
-                positions.into_iter().map(|(raw, dtype)| element_index::Component::of(raw, dtype)).collect();
+                positions.into_iter().map(|(raw, dtype)| element_index::Component::of(raw, dtype)).collect_vec();
             let atomic = Atomic::of_view(tile_access, &index, op, signed);
             let value = self.raw(tile);
             self.atomic(&atomic, Source::Value(value));

@@ -15,6 +15,7 @@ use crate::ops::memory::memory_order::{Order, Scope};
 use crate::ops::memory::tile_access::TileAccess;
 use crate::ops::support::operand::Operand;
 use crate::tile::{Place, Source, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Element types with atomic addition: i32, i64, u32, u64, f16, bf16, f32, f64.
 ///
@@ -304,7 +305,7 @@ impl Trace {
         let mut attrs = atomic.access.attrs();
         attrs.push(Attr::AtomicMode(mode));
         let types = [Type::tile(dtype, shape.as_slice()), Type::Token].map(|ty| self.builder.module.intern(ty));
-        let mask_group: Vec<Value> = mask.iter().copied().collect();
+        let mask_group: Vec<Value> = mask.iter().copied().collect_vec();
         let old = self.emit(Opcode::AtomicRmw, &[&[*pointers], &[value], &mask_group, &[]], attrs, vec![], &types)[0];
         match mask {
             Some(mask) => {
@@ -319,7 +320,7 @@ impl Trace {
     fn compare_and_swap(&mut self, atomic: &Atomic<'_>, values: &Values, expected: Value, value: Value) -> Value {
         let Values { pointers, mask, shape } = values;
         let types = [Type::tile(atomic.dtype, shape.as_slice()), Type::Token].map(|ty| self.builder.module.intern(ty));
-        let mask: Vec<Value> = mask.iter().copied().collect();
+        let mask: Vec<Value> = mask.iter().copied().collect_vec();
         let groups: [&[Value]; 5] = [&[*pointers], &[expected], &[value], &mask, &[]];
         self.emit(Opcode::AtomicCas, &groups, atomic.access.attrs(), vec![], &types)[0]
     }

@@ -1,5 +1,6 @@
 //! Arrays of complex numbers: arrays of their interleaved real and imaginary parts.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Deref;
 
 use crate::element::Float;
@@ -134,7 +135,8 @@ impl Trace {
         let value = self.check_usable(pairs, place).expect("it was usable");
         let apart = self.put(Opcode::Reshape, &[value], vec![], dtype, &apart);
         let apart = self.raw(apart);
-        let index: Vec<Component> = (0..=rank).map(|axis| if axis == rank { part } else { 0 }.component()).collect();
+        let index: Vec<Component> =
+            (0..=rank).map(|axis| if axis == rank { part } else { 0 }.component()).collect_vec();
         let mut thin = shape.clone();
         thin.push(1);
         let thin = self.extract(place, "load", apart, &index, dtype, &thin);

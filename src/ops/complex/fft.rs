@@ -8,6 +8,7 @@ use crate::ops::shape::cat_split::stack;
 use crate::ops::support::axis::Axis;
 use crate::tile::{Handle, Place, Tile, caller_location, record, with_location};
 use crate::types::complex::Complex;
+use crate::util::collect::CollectVec as _;
 
 /// Part types of Fourier transforms: f32 and f64. Numbers of f16 are cast:
 /// `z.map(|part| part.cast::<f32>())`.
@@ -137,7 +138,7 @@ fn transform<T: FftElement, const R: usize>(
 fn radices(n: usize) -> Vec<usize> {
     let bits = n.ilog2();
     let steps = bits.div_ceil(4);
-    (0..steps).map(|step| 1 << (bits / steps + u32::from(step < bits % steps))).collect()
+    (0..steps).map(|step| 1 << (bits / steps + u32::from(step < bits % steps))).collect_vec()
 }
 
 /// One step on [rows, n, done] elements. Each butterfly has elements at distance n / radix along
@@ -148,7 +149,7 @@ fn step<T: FftElement>(z: Complex<Tile<T, 3>>, radix: usize) -> Complex<Tile<T, 
     let apart = z.map(|part| part.reshape([rows, radix, left, done]));
     let taken =
         |part: Tile<T, 4>, i: usize| part.extract((0, i, 0, 0), [rows, 1, left, done]).reshape([rows, left, done]);
-    let mut legs: Vec<Complex<Tile<T, 3>>> = (0..radix).map(|i| apart.map(|part| taken(part, i))).collect();
+    let mut legs: Vec<Complex<Tile<T, 3>>> = (0..radix).map(|i| apart.map(|part| taken(part, i))).collect_vec();
     butterfly(&mut legs);
     if left > 1 {
         let turns = twiddles(n, left, radix);
@@ -193,7 +194,7 @@ fn butterfly<T: FftElement>(legs: &mut [Complex<Tile<T, 3>>]) {
             let columns = count / first;
             let mut grid = vec![legs[0]; count];
             for column in 0..columns {
-                let mut line: Vec<_> = (0..first).map(|row| legs[row * columns + column]).collect();
+                let mut line: Vec<_> = (0..first).map(|row| legs[row * columns + column]).collect_vec();
                 butterfly(&mut line);
                 for (row, leg) in line.into_iter().enumerate() {
                     grid[row * columns + column] = by_root(leg, row * column, count);

@@ -5,6 +5,7 @@
 //! counter. A `for` whose body breaks, or ends its tile block, becomes a `loop` with a counter in
 //! its state.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::RangeInclusive;
 
 use super::loop_range::{Bound, Bounds, LoopRange};
@@ -244,7 +245,7 @@ impl Body {
                     leave_early(t, block, &counter, bounds);
                 });
                 let first = record(|t| t.raw(bounds[0]));
-                let carried: Vec<ValueHandle> = [first].into_iter().chain(state.iter().copied()).collect();
+                let carried: Vec<ValueHandle> = [first].into_iter().chain(state.iter().copied()).collect_vec();
                 self.finish(Opcode::Loop, &[], Some(&carried), Some(vec![block]), &state, counter.hints)
             }
             _ => self.finish(Opcode::For, &bounds, Some(&state), closed.map(|b| vec![b]), &state, counter.attrs()),
@@ -273,7 +274,7 @@ impl Body {
 impl Counter {
     fn attrs(&self) -> Vec<Attr> {
         let unsigned = self.unsigned.then_some(Attr::Flag(Flag::UnsignedCmp));
-        unsigned.into_iter().chain(self.hints.iter().cloned()).collect()
+        unsigned.into_iter().chain(self.hints.iter().cloned()).collect_vec()
     }
 }
 
@@ -297,7 +298,7 @@ fn hints(range: Bounds) -> Vec<Attr> {
     let flags = [(hint_key::PINGPONG, range.pingpong), (hint_key::WARP_SPECIALIZE, range.warp_specialize)];
     let flags = flags.map(|(key, flag)| (key, flag.map(HintValue::Bool)));
     let all = numbers.into_iter().chain(flags).filter_map(|(key, value)| Some((key.to_owned(), value?)));
-    let all: Vec<_> = all.collect();
+    let all: Vec<_> = all.collect_vec();
     if all.is_empty() { Vec::new() } else { vec![Attr::Hints(Hints(vec![("default".to_owned(), all)]))] }
 }
 

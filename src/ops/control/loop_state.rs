@@ -3,6 +3,7 @@
 
 use crate::element::Element;
 use crate::tile::{Handle, Ptr, PtrTile, Scalar, Tile, ValueHandle};
+use crate::util::collect::CollectVec as _;
 
 /// State of a loop or branch, which is an argument and the result of its body: tiles, scalars,
 /// pointers, and tuples, arrays, vectors and structs of these.
@@ -121,7 +122,7 @@ impl<S: LoopState> LoopState for Vec<S> {
         self.iter().for_each(|s| s.flatten(out));
     }
     fn unflatten(&self, from: &mut Values) -> Self {
-        self.iter().map(|s| s.unflatten(from)).collect()
+        self.iter().map(|s| s.unflatten(from)).collect_vec()
     }
 }
 

@@ -10,10 +10,11 @@ use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_shape::TileShape;
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Extents in the type of the IR.
 pub(crate) fn extents<const R: usize>(shape: [usize; R]) -> Vec<i64> {
-    shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect()
+    shape.iter().map(|&e| i64::try_from(e).unwrap_or(i64::MAX)).collect_vec()
 }
 
 /// A tile with one value in every element, a host value or a scalar.
@@ -347,7 +348,7 @@ impl Trace {
     /// The index of each element along an axis of a tile of this shape.
     pub(crate) fn count_along(&mut self, shape: &[i64], axis: usize) -> Value {
         let line = self.put(Opcode::Iota, &[], vec![], DType::I32, &[shape[axis]]);
-        let one: Vec<i64> = (0..shape.len()).map(|d| if d == axis { shape[d] } else { 1 }).collect();
+        let one: Vec<i64> = (0..shape.len()).map(|d| if d == axis { shape[d] } else { 1 }).collect_vec();
         let line = if shape.len() == 1 { line } else { self.put(Opcode::Reshape, &[line], vec![], DType::I32, &one) };
         self.stretch(line, shape)
     }

@@ -7,6 +7,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, ConstData, Opcode, Type};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// The elements of a tile with `R` axes: nested arrays, up to four levels deep.
 ///
@@ -107,7 +108,7 @@ pub fn astile<T: Element, const R: usize>(elements: impl Dense<T, R>) -> Tile<T,
     let (place, shape) = (caller_location(), extents(elements.shape()));
     let mut flat = Vec::new();
     elements.flat(&mut flat);
-    let words = flat.into_iter().map(T::to_bits).collect();
+    let words = flat.into_iter().map(T::to_bits).collect_vec();
     Tile::from_raw(record(|t| t.dense(place, "astile", T::DTYPE, &shape, words)))
 }
 
@@ -134,6 +135,6 @@ pub fn astile<T: Element, const R: usize>(elements: impl Dense<T, R>) -> Tile<T,
 #[must_use]
 pub fn from_slice<T: Element, const R: usize>(shape: [usize; R], elements: &[T]) -> Tile<T, R> {
     let (place, shape) = (caller_location(), extents(shape));
-    let words = elements.iter().map(|&x| x.to_bits()).collect();
+    let words = elements.iter().map(|&x| x.to_bits()).collect_vec();
     Tile::from_raw(record(|t| t.dense(place, "from_slice", T::DTYPE, &shape, words)))
 }

@@ -6,6 +6,7 @@ use crate::ir::{Attr, Opcode};
 use crate::ops::support::operand::{elementwise, value};
 use crate::sealed::Sealed;
 use crate::tile::{Place, Source, TileLike, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Operands of [`ptx_elementwise`]: a tuple of one to three tiles or scalars.
 ///
@@ -110,7 +111,7 @@ where
     let mut args: Vec<_> = list
         .into_iter()
         .map(|(raw, dtype, elem)| crate::tile::Arg { source: Source::Value(raw), dtype, elem })
-        .collect();
+        .collect_vec();
     args.push(value(meant));
     elementwise(place, "ptx_elementwise", &args, |t, values, shape| {
         let (&meant, operands) = values.split_last().expect("the meaning is among them");

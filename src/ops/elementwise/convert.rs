@@ -9,6 +9,7 @@ use crate::element::{AnyFloat, BitcastTo, CastTo, Element};
 use crate::ir::{Attr, CmpOrder, CmpPred, Opcode, Overflow, Rounding, Sign, Value};
 use crate::ops::support::operand::{elementwise, methods, value};
 use crate::tile::{Handle, Scalar, Tile, TileLike, Trace, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Default rounding of a float conversion. `f8e8m0fnu` has only directed roundings.
 fn default_rounding(to: DType) -> Rounding {
@@ -153,7 +154,7 @@ methods! { [Element]
         let (from, to, place) = (T::DTYPE, U::DTYPE, caller_location());
         let allowed = allowed_roundings(from, to);
         if from != to && !allowed.contains(&rounding) {
-            let names: Vec<String> = allowed.iter().map(|r| format!("`{r:?}`")).collect();
+            let names: Vec<String> = allowed.iter().map(|r| format!("`{r:?}`")).collect_vec();
             let message = format!("`cast_with` from {} to {} cannot round `{rounding:?}`", T::NAME, U::NAME);
             record(|t| t.report(place, message, &[&format!("this conversion takes {}", names.join(", "))]));
         }

@@ -4,6 +4,7 @@
 //! 2. Each op that depends on an element is recorded again on tiles. Other values remain scalars
 //!    and are broadcast at their use by an op on tiles.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
@@ -38,21 +39,21 @@ fn map_tiles(
         if !t.admits(place, Effect::Pure, shape.len()) {
             return None;
         }
-        let values: Vec<Value> = values.into_iter().map(|value| t.stretch(value, &shape)).collect();
+        let values: Vec<Value> = values.into_iter().map(|value| t.stretch(value, &shape)).collect_vec();
         let types: Vec<TypeId> = values
             .iter()
             .map(|&v| {
                 let dtype = t.builder.module.dtype(v);
                 t.builder.module.intern(Type::scalar(dtype))
             })
-            .collect();
+            .collect_vec();
         let region = Region { what, place, scalar_only: true };
         let args = t.open(region, &types);
         Some((values, args))
     });
     let out = Type::tile(out, shape.as_slice());
     let Some((values, args)) = start else { return record(|t| t.poison(out)) };
-    let handles: Vec<ValueHandle> = record(|t| args.iter().map(|&a| t.raw(a)).collect());
+    let handles: Vec<ValueHandle> = record(|t| args.iter().map(|&a| t.raw(a)).collect_vec());
     let result = in_region(|| body(&handles));
     record(|t| {
         let result = t.check_usable(result, place);
@@ -97,7 +98,7 @@ impl Lift {
 
     fn lift_op(&mut self, t: &mut Trace, id: OpId) {
         let op = t.builder.module.op(id).clone();
-        let operands: Vec<Value> = op.operands.iter().map(|&v| self.tile(t, v)).collect();
+        let operands: Vec<Value> = op.operands.iter().map(|&v| self.tile(t, v)).collect_vec();
         let dtype = t.builder.module.dtype(op.results[0]);
         let result = t.put(op.code, &operands, op.attrs, dtype, &self.shape);
         self.lifted.insert(op.results[0], result);
@@ -106,10 +107,10 @@ impl Lift {
     fn move_op(&mut self, t: &mut Trace, id: OpId) {
         let op = t.builder.module.op(id).clone();
         let groups: Vec<Vec<Value>> = (0..op.code.spec().operands.len())
-            .map(|g| op.group(g).iter().map(|v| self.moved.get(v).copied().unwrap_or(*v)).collect())
-            .collect();
-        let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
-        let types: Vec<TypeId> = op.results.iter().map(|&v| t.builder.module.ty_id(v)).collect();
+            .map(|g| op.group(g).iter().map(|v| self.moved.get(v).copied().unwrap_or(*v)).collect_vec())
+            .collect_vec();
+        let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect_vec();
+        let types: Vec<TypeId> = op.results.iter().map(|&v| t.builder.module.ty_id(v)).collect_vec();
         let results = t.emit(op.code, &groups, op.attrs, vec![], &types);
         self.moved.extend(op.results.into_iter().zip(results));
     }

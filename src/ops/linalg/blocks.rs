@@ -4,6 +4,7 @@ use crate::element::{Element, Float, MmaInput};
 use crate::ir::Type;
 use crate::ops::{cat, indices, mma, zeros};
 use crate::tile::{Handle, Place, Tile, record};
+use crate::util::collect::CollectVec as _;
 
 /// Largest extent of a matrix.
 const MAX_EXTENT: usize = 128;
@@ -66,7 +67,7 @@ pub fn squares<T: Element, const R: usize>(place: Place, name: &str, tile: Tile<
 
 /// Returns a tile of this shape for an operation that has been rejected.
 pub fn rejected<T: Element, const R: usize>(shape: [usize; R]) -> Tile<T, R> {
-    let shape: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect();
+    let shape: Vec<i64> = shape.iter().map(|&extent| extent as i64).collect_vec();
     Tile::from_raw(record(|t| t.poison(Type::tile(T::DTYPE, shape))))
 }
 

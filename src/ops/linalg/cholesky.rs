@@ -10,6 +10,7 @@ use super::substitution::{Triangle, inverted};
 use crate::ops::mma::{MatrixRank, Rank};
 use crate::ops::{cat, full, indices, zeros};
 use crate::tile::{Tile, caller_location, with_location};
+use crate::util::collect::CollectVec as _;
 
 impl<T: MatrixFloat, const R: usize> Tile<T, R>
 where
@@ -97,7 +98,7 @@ fn of_blocks<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
     let count = n / BLOCK;
     let zero = zeros([batch, BLOCK, BLOCK]);
     let mut l: Vec<Vec<Tile<T, 3>>> =
-        (0..count).map(|i| (0..count).map(|j| if i >= j { block(a, i, j) } else { zero }).collect()).collect();
+        (0..count).map(|i| (0..count).map(|j| if i >= j { block(a, i, j) } else { zero }).collect_vec()).collect_vec();
     for k in 0..count {
         l[k][k] = of_block(l[k][k], Form::Loop);
         if k + 1 == count {

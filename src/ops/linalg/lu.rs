@@ -11,6 +11,7 @@ use crate::element::ByteSized;
 use crate::ops::mma::{MatrixRank, Rank};
 use crate::ops::{cat, indices};
 use crate::tile::{Tile, caller_location, with_location};
+use crate::util::collect::CollectVec as _;
 
 impl<T: MatrixFloat, const R: usize> Tile<T, R>
 where
@@ -77,7 +78,7 @@ fn of_panel<T: MatrixFloat>(a: Tile<T, 3>, first: usize) -> (Tile<T, 3>, Tile<i3
 /// Exchanges the rows of `step` and of the pivot, and eliminates the column below. `a`, `order` and
 /// `numbers` are the panels from that of the step on.
 fn eliminate<T: MatrixFloat>(a: &mut [Tile<T, 3>], order: &mut [Tile<i32, 3>], numbers: &[Tile<i32, 3>], step: Pivot) {
-    let elements: Vec<Tile<T, 3>> = a.iter().map(|&panel| rows::column(panel, step.column)).collect();
+    let elements: Vec<Tile<T, 3>> = a.iter().map(|&panel| rows::column(panel, step.column)).collect_vec();
     let number = rows::row(numbers[0], step.row);
     let picks = pivots(&elements, numbers, number);
     let row = rows::row(a[0], step.row);
@@ -111,7 +112,7 @@ fn pivots<T: MatrixFloat>(
         let magnitude = element.isnan().select(T::from_f64(f64::INFINITY), element.abs());
         if panel == 0 { numbers[0].ge(number).select(magnitude, T::from_f64(-1.0)) } else { magnitude }
     };
-    let magnitudes: Vec<Tile<T, 3>> = elements.iter().enumerate().map(magnitude).collect();
+    let magnitudes: Vec<Tile<T, 3>> = elements.iter().enumerate().map(magnitude).collect_vec();
     let largest = magnitudes.iter().map(|magnitude| magnitude.reduce_max(1)).reduce(|a, b| a.max(b));
     let largest = largest.expect("a panel has a row");
     let firsts = magnitudes
@@ -119,7 +120,7 @@ fn pivots<T: MatrixFloat>(
         .zip(numbers)
         .map(|(magnitude, &number)| magnitude.eq(largest).select(number, i32::MAX).reduce_min(1));
     let first = firsts.reduce(|a, b| a.min(b)).expect("a panel has a row");
-    numbers.iter().map(|number| number.eq(first)).collect()
+    numbers.iter().map(|number| number.eq(first)).collect_vec()
 }
 
 /// Exchanges the row of `step` in the first panel and the picked row. Returns the picked row.

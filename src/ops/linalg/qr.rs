@@ -11,6 +11,7 @@ use super::substitution::{Triangle, inverted};
 use crate::ops::mma::{MatrixRank, Rank};
 use crate::ops::{cat, indices, zeros};
 use crate::tile::{Tile, caller_location, record, with_location};
+use crate::util::collect::CollectVec as _;
 
 impl<T: MatrixFloat, const R: usize> Tile<T, R>
 where
@@ -111,7 +112,7 @@ impl<T: MatrixFloat> Reduction<T> {
 fn reduce<T: MatrixFloat>(panels: &mut [Tile<T, 3>], numbers: Tile<i32, 3>, step: Pivot) -> Tile<T, 3> {
     let zero = T::from_f64(0.0);
     let (row, number) = (rows::row(panels[0], step.row), rows::row(numbers, step.row));
-    let mut vector: Vec<Tile<T, 3>> = panels.iter().map(|&panel| rows::column(panel, step.column)).collect();
+    let mut vector: Vec<Tile<T, 3>> = panels.iter().map(|&panel| rows::column(panel, step.column)).collect_vec();
     vector[0] = numbers.gt(number).select(vector[0], zero);
     let squares = vector.iter().map(|&part| (part * part).sum(1)).reduce(|a, b| a + b).expect("a column has a row");
     let pivot = entry(row, step.column);
@@ -140,7 +141,7 @@ fn reduce<T: MatrixFloat>(panels: &mut [Tile<T, 3>], numbers: Tile<i32, 3>, step
 /// of the rows of the first one.
 fn reflection<T: MatrixFloat>(panels: &[Tile<T, 3>], numbers: Tile<i32, 3>, step: Pivot) -> Vec<Tile<T, 3>> {
     let number = rows::row(numbers, step.row);
-    let mut vector: Vec<Tile<T, 3>> = panels.iter().map(|&panel| rows::column(panel, step.column)).collect();
+    let mut vector: Vec<Tile<T, 3>> = panels.iter().map(|&panel| rows::column(panel, step.column)).collect_vec();
     let below = numbers.gt(number).select(vector[0], T::from_f64(0.0));
     vector[0] = numbers.eq(number).select(T::from_f64(1.0), below);
     vector
@@ -188,7 +189,7 @@ fn of_panel<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
 fn of_panels<T: MatrixFloat>(a: Tile<T, 3>) -> (Tile<T, 3>, Tile<T, 3>) {
     let [batch, m, n] = a.shape();
     let count = n / BLOCK;
-    let mut columns: Vec<Tile<T, 3>> = (0..count).map(|j| a.extract([0, 0, j], [batch, m, BLOCK])).collect();
+    let mut columns: Vec<Tile<T, 3>> = (0..count).map(|j| a.extract([0, 0, j], [batch, m, BLOCK])).collect_vec();
     let mut reflections = Vec::with_capacity(count);
     for k in 0..count {
         let reduction = Reduction::new(columns[k], k * BLOCK);

@@ -3,6 +3,7 @@
 use crate::element::{ByteSized, Element};
 use crate::ops::{LoopState, fold, indices, range, scalar};
 use crate::tile::{Scalar, Tile};
+use crate::util::collect::CollectVec as _;
 
 /// Maximum number of rows of a panel. A step of an algorithm updates whole panels.
 const PANEL: usize = 8;
@@ -28,7 +29,7 @@ impl<T: ByteSized> Rows<T> {
         let panel = |number: usize| tile.extract([0, number, 0], [batch, height, columns]);
         let panels = match rows / height {
             1 => vec![tile],
-            count => (0..count).map(panel).collect(),
+            count => (0..count).map(panel).collect_vec(),
         };
         Rows { panels, height }
     }
@@ -39,7 +40,7 @@ impl<T: ByteSized> Rows<T> {
             let [batch, rows, _] = tile.shape();
             indices([batch, rows, 1], 1) + (panel * self.height) as i32
         };
-        self.panels.iter().enumerate().map(number).collect()
+        self.panels.iter().enumerate().map(number).collect_vec()
     }
 }
 
@@ -102,8 +103,8 @@ impl Steps {
         let steps =
             (0..columns).step_by(count).map(|column| Steps { panel: (first + column) / height, column, count, order });
         match order {
-            Order::Ascending => steps.collect(),
-            Order::Descending => steps.rev().collect(),
+            Order::Ascending => steps.collect_vec(),
+            Order::Descending => steps.rev().collect_vec(),
         }
     }
 

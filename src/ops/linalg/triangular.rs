@@ -12,6 +12,7 @@ use super::substitution::{Triangle, inverted, substitute};
 use crate::ops::mma::{MatrixRank, Rank};
 use crate::ops::{cat, zeros};
 use crate::tile::{Tile, caller_location, record, with_location};
+use crate::util::collect::CollectVec as _;
 
 /// Options of [`Tile::solve_triangular`]. The default is a lower triangular matrix with a diagonal
 /// of its own.
@@ -181,7 +182,7 @@ fn inverted_diagonal<T: MatrixFloat>(a: Tile<T, 3>, triangle: Triangle) -> Vec<T
     let [batch, n, _] = a.shape();
     let count = n / BLOCK;
     let all = inverted(cat((0..count).map(|k| block(a, k, k)), 0), triangle, Form::Unrolled);
-    (0..count).map(|k| all.extract([k, 0, 0], [batch, BLOCK, BLOCK])).collect()
+    (0..count).map(|k| all.extract([k, 0, 0], [batch, BLOCK, BLOCK])).collect_vec()
 }
 
 /// Returns `x` with `a · x = b`.
@@ -192,7 +193,7 @@ pub fn solved<T: MatrixFloat>(a: Tile<T, 3>, b: Tile<T, 3>, triangle: Triangle) 
     }
     let count = n / BLOCK;
     let inverses = inverted_diagonal(a, triangle);
-    let mut x: Vec<Tile<T, 3>> = (0..count).map(|i| block_row(b, i)).collect();
+    let mut x: Vec<Tile<T, 3>> = (0..count).map(|i| block_row(b, i)).collect_vec();
     for step in 0..count {
         let k = if triangle.is_lower { step } else { count - 1 - step };
         x[k] = product(inverses[k], x[k]);
@@ -220,7 +221,7 @@ pub fn inverse_unit_lower<T: MatrixFloat>(a: Tile<T, 3>) -> Tile<T, 3> {
             let below = -product(halves[1], product(below, halves[0]));
             joined(vec![vec![halves[0], zeros([batch, size, size])], vec![below, halves[1]]])
         });
-        inverses = joint.collect();
+        inverses = joint.collect_vec();
         size *= 2;
     }
     inverses[0]

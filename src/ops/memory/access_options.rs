@@ -1,5 +1,6 @@
 //! Options of accesses to arrays.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::{Deref, DerefMut};
 
 use super::memory_order::{Order, Scope};
@@ -161,7 +162,7 @@ impl AccessOptions {
         let tma = self.allow_tma.map(|b| ("allow_tma".to_string(), HintValue::Bool(b)));
         let cache = self.cache.map(|cache| ("cache".to_string(), HintValue::Int(cache as i64)));
         let clipped = self.clipped.then(|| (hint_key::CLIPPED.to_string(), HintValue::Bool(true)));
-        let hints: Vec<_> = latency.into_iter().chain(tma).chain(cache).chain(clipped).collect();
+        let hints: Vec<_> = latency.into_iter().chain(tma).chain(cache).chain(clipped).collect_vec();
         let mut attrs = self.memory.attrs();
         if !hints.is_empty() {
             attrs.push(Attr::Hints(Hints(vec![("default".to_string(), hints)])));

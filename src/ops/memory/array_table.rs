@@ -7,6 +7,7 @@ use crate::ir::{Attr, CmpPred, ConstData, MemOrder, Opcode, Overflow, Predicate,
 use crate::ops::support::tile_index::{Component, IntoIndex};
 use crate::tile::{Array, ArrayHandle, ArrayMut, Arrays, ArraysMut, Handle, Place, Scalar, TableHandle, Trace};
 use crate::tile::{caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Returns the number of words of an array of this rank.
 fn words_of(rank: usize) -> usize {
@@ -56,7 +57,7 @@ impl Trace {
         let pointer = self.builder.module.intern(Type::ptr(dtype));
         let base = self.emit(Opcode::PtrToPtr, &[&[base]], vec![], vec![], &[pointer])[0];
         let width = if facts.index64 { DType::I64 } else { DType::I32 };
-        let numbers: Vec<Value> = all[1..].iter().map(|&word| self.as_width(word, width)).collect();
+        let numbers: Vec<Value> = all[1..].iter().map(|&word| self.as_width(word, width)).collect_vec();
         let (extents, strides) = numbers.split_at(rank);
         Some(self.array_with_facts(dtype, base, extents.to_vec(), strides.to_vec(), facts))
     }

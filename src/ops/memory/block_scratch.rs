@@ -6,6 +6,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, Opcode, Type, Value};
 use crate::ops::create::construct::extents;
 use crate::tile::{ArrayHandle, ArrayMut, Place, Trace, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Alignment in bytes: that of wide accesses.
 const ALIGNMENT: u64 = 16;
@@ -66,8 +67,8 @@ impl Trace {
         let attrs = vec![Attr::NumElem(count as u64), Attr::Alignment(ALIGNMENT)];
         let base = self.emit(Opcode::Alloca, &[], attrs, vec![], &[ty])[0];
         let mut number = |n: i64| -> Value { self.splat(DType::I32, n as u64, &[]) };
-        let all: Vec<Value> = shape.iter().map(|&extent| number(extent)).collect();
-        let steps = (0..shape.len()).map(|axis| number(shape[axis + 1..].iter().product())).collect();
+        let all: Vec<Value> = shape.iter().map(|&extent| number(extent)).collect_vec();
+        let steps = (0..shape.len()).map(|axis| number(shape[axis + 1..].iter().product())).collect_vec();
         Some(self.make_array(dtype, base, all, steps, 1 << (shape.len() - 1)))
     }
 }

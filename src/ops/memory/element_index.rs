@@ -5,6 +5,7 @@
 //! [`Trace::places`] converts them to addresses and the mask of elements inside of the array. Each
 //! component is scaled and compared in its own shape, before the broadcast.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 
 use crate::dtype::DType;
@@ -316,7 +317,7 @@ impl Trace {
         let mut positions = Vec::with_capacity(components.len());
         let components: Vec<Component> = (components.iter().zip(&array.extents))
             .map(|(&component, &extent)| if self.fits(extent) { component } else { component.of_long_axis() })
-            .collect();
+            .collect_vec();
         for (axis, component) in components.iter().enumerate() {
             let position = self.position((request.place, request.name), request.rank, axis, component)?;
             positions.push(("index", position));
@@ -393,7 +394,7 @@ impl Trace {
     /// Returns the shape of the result; `None` after a problem.
     pub(crate) fn stretched(&mut self, request: &Request<'_>, positions: &[(&str, Value)]) -> Option<Vec<i64>> {
         let mut shapes: Vec<(&str, Vec<i64>)> =
-            positions.iter().map(|&(name, value)| (name, self.builder.module.shape(value).to_vec())).collect();
+            positions.iter().map(|&(name, value)| (name, self.builder.module.shape(value).to_vec())).collect_vec();
         for &(name, source) in request.others {
             if let Some(Source::Value(raw)) = source {
                 shapes.push((name, self.shape(raw)));
@@ -409,7 +410,7 @@ impl Trace {
             }
         }
         if !fits {
-            let list: Vec<String> = shapes.iter().map(|(name, shape)| format!("{name} {shape:?}")).collect();
+            let list: Vec<String> = shapes.iter().map(|(name, shape)| format!("{name} {shape:?}")).collect_vec();
             let message = format!("`{}`: these shapes do not go together: {}", request.name, list.join(", "));
             let way_out = "extents must be equal or 1: use `reshape`, `unsqueeze` or `broadcast_to`";
             self.report(request.place, message, &[way_out]);

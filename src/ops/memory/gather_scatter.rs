@@ -3,6 +3,7 @@
 //! Each element of the result has one index for each axis of the array. Elements outside of the
 //! array read as padding and are not written. Contiguous positions cost as much as a load.
 
+use crate::util::collect::CollectVec as _;
 use std::marker::PhantomData;
 
 use super::access_options::{AccessOptions, Cache, example, option, options};
@@ -196,7 +197,8 @@ impl Trace {
             None => None,
         };
         let types = [self.builder.module.intern(ty), self.builder.module.intern(Type::Token)];
-        let (mask, padding_tile): (Vec<_>, Vec<_>) = (mask.into_iter().collect(), padding_tile.into_iter().collect());
+        let (mask, padding_tile): (Vec<_>, Vec<_>) =
+            (mask.into_iter().collect_vec(), padding_tile.into_iter().collect_vec());
         let loaded = self.emit(Opcode::LoadPtr, &[&[pointers], &mask, &padding_tile, &[]], attrs, vec![], &types);
         self.raw(loaded[0])
     }
@@ -209,7 +211,7 @@ impl Trace {
             return;
         };
         let Some(value) = self.stretched_operand(access.place, value, access.dtype, &shape) else { return };
-        let mask: Vec<_> = mask.into_iter().collect();
+        let mask: Vec<_> = mask.into_iter().collect_vec();
         let token = self.builder.module.intern(Type::Token);
         self.emit(Opcode::StorePtr, &[&[pointers], &[value], &mask, &[]], attrs, vec![], &[token]);
     }

@@ -1,5 +1,6 @@
 //! Arrays that belong to compiled kernels.
 
+use crate::util::collect::CollectVec as _;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
@@ -136,7 +137,7 @@ impl<T: Number, const N: usize> Global<T, N> {
     pub fn array(&'static self) -> ArrayMut<T, 1> {
         const { assert!(N > 0 && N <= 1 << 24, "a global has 1 to 2^24 elements") };
         let (place, name) = (caller_location(), self.name());
-        let words = || self.initial.iter().map(|x| x.to_bits()).collect();
+        let words = || self.initial.iter().map(|x| x.to_bits()).collect_vec();
         ArrayMut::from_handle(record(|t| {
             t.at(place);
             if !t.admits(place, Effect::Read, 0) {

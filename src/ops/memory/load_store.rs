@@ -18,6 +18,7 @@ use crate::sealed::Sealed;
 use crate::tile::{
     Array, ArrayHandle, ArrayMut, Handle, Place, Scalar, Tile, Trace, ValueHandle, caller_location, record,
 };
+use crate::util::collect::CollectVec as _;
 
 /// A call of a method of an array.
 #[derive(Clone, Copy)]
@@ -101,7 +102,7 @@ impl Trace {
     pub(super) fn limit_indices(&mut self, tile_access: &TileAccess<'_>) {
         if tile_access.check(self) && self.array_view(tile_access.array, tile_access.place).is_some() {
             let axes: Vec<(usize, i64)> =
-                (0..tile_access.shape.len()).map(|axis| tile_access.steps_along(axis)).collect();
+                (0..tile_access.shape.len()).map(|axis| tile_access.steps_along(axis)).collect_vec();
             let (place, name, elem, array) = (tile_access.place, tile_access.name, tile_access.elem, tile_access.array);
             self.limit_product(&Counted { place, name, elem, array, axis: 0, step: 1 }, &axes);
         }

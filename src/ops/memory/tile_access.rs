@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::ir::{Opcode, Padding, Type, TypeId, Value};
 use crate::ops::support::tile_index::Component;
 use crate::tile::{ArrayData, ArrayHandle, Place, Trace, ValueHandle};
+use crate::util::collect::CollectVec as _;
 
 /// Returns true if the order has every axis once.
 pub(crate) fn is_permutation(order: &[usize], rank: usize) -> bool {
@@ -70,7 +71,7 @@ impl TileAccess<'_> {
 
     fn dim_map(&self, t: &mut Trace) -> Vec<i32> {
         let rank = self.shape.len();
-        let in_order = (0..self.extents().len() as i32).collect();
+        let in_order = (0..self.extents().len() as i32).collect_vec();
         match &self.access.order {
             Some(order) if !is_permutation(order, rank) => {
                 let axes = rank.checked_sub(1).map_or("no axes".into(), |last| format!("the axes 0 to {last}"));
@@ -78,7 +79,7 @@ impl TileAccess<'_> {
                 t.report(self.place, message, &["name each axis of the array once"]);
                 in_order
             }
-            Some(order) if rank > 0 => order.iter().map(|&d| d as i32).collect(),
+            Some(order) if rank > 0 => order.iter().map(|&d| d as i32).collect_vec(),
             Some(_) | None => in_order,
         }
     }
@@ -126,9 +127,9 @@ impl TileAccess<'_> {
     /// are several.
     fn sparse_axis(&self, t: &mut Trace, index: &[Component]) -> Option<Option<usize>> {
         let is_sparse = |d: &usize| matches!(index[*d], Component::Sparse(_));
-        let axes: Vec<usize> = (0..index.len()).filter(is_sparse).collect();
+        let axes: Vec<usize> = (0..index.len()).filter(is_sparse).collect_vec();
         if axes.len() > 1 {
-            let axes: Vec<String> = axes.iter().map(|d| d.to_string()).collect();
+            let axes: Vec<String> = axes.iter().map(|d| d.to_string()).collect_vec();
             let message = format!("`{}`: components {} are lists of positions", self.name, axes.join(" and "));
             t.report(self.place, message, &["one axis can be sparse; for pairs of positions: `gather`, `scatter`"]);
             return None;
@@ -207,7 +208,7 @@ impl TileAccess<'_> {
         }
         t.of_one_width(&mut offsets);
         offsets.insert(axis, list);
-        let order: Vec<usize> = self.dim_map(t).iter().map(|&d| d as usize).collect();
+        let order: Vec<usize> = self.dim_map(t).iter().map(|&d| d as usize).collect_vec();
         let array = match order.is_sorted() {
             true => self.array,
             false => t.permute_array(self.array, self.place, self.dtype, &order),
@@ -221,7 +222,7 @@ impl TileAccess<'_> {
 }
 
 fn narrow(extents: &[i64]) -> Vec<i32> {
-    extents.iter().map(|&e| e as i32).collect()
+    extents.iter().map(|&e| e as i32).collect_vec()
 }
 
 impl Trace {
@@ -262,8 +263,8 @@ impl Trace {
             return array;
         }
         let unit = order.iter().enumerate().map(|(d, &from)| (data.unit_stride >> from & 1) << d).sum();
-        let extents = order.iter().map(|&d| data.extents[d]).collect();
-        let strides = order.iter().map(|&d| data.strides[d]).collect();
+        let extents = order.iter().map(|&d| data.extents[d]).collect_vec();
+        let strides = order.iter().map(|&d| data.strides[d]).collect_vec();
         self.make_array(dtype, data.base, extents, strides, unit)
     }
 }

@@ -1,5 +1,6 @@
 //! Codes in i32 elements, extracted from words to the low or high bits.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::BTreeSet;
 
 use crate::dtype::DType;
@@ -43,7 +44,7 @@ impl Trace {
 
     /// A constant that varies along the last axis.
     pub(super) fn pattern(&mut self, numbers: &[u32], dtype: DType, shape: &[i64]) -> Value {
-        let patterns: Vec<u64> = numbers.iter().map(|&number| number.into()).collect();
+        let patterns: Vec<u64> = numbers.iter().map(|&number| number.into()).collect_vec();
         self.pattern_of_bits(&patterns, dtype, shape)
     }
 
@@ -98,9 +99,9 @@ impl Trace {
         let low = self.check_usable(low, place)?;
         let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
-        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
+        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect_vec();
         let rests = starts.iter().map(|start| if start + width > unit { unit - start } else { 0 });
-        let shifts = Shifts { left: vec![0; starts.len()], high: rests.collect(), right: starts };
+        let shifts = Shifts { left: vec![0; starts.len()], high: rests.collect_vec(), right: starts };
         let value = self.gathered(low, high, &shifts);
         let value = self.merged(value, &shape);
         if elements == 1 && width == unit {
@@ -131,13 +132,13 @@ impl Trace {
         let low = self.check_usable(low, place)?;
         let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
-        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
+        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect_vec();
         let up = (room - width) / width * width;
         let shifted: BTreeSet<u32> =
             starts.iter().map(|start| (start + 8 - up % 8) % 8).filter(|&rest| rest > 0).collect();
         if uniform && high.is_none() && elements > 1 && shifted.len() <= 1 {
             let [left, right] = [|start: u32, up: u32| up.saturating_sub(start), u32::saturating_sub]
-                .map(|of| starts.iter().map(|&start| of(start, up)).collect());
+                .map(|of| starts.iter().map(|&start| of(start, up)).collect_vec());
             let shifts = Shifts { left, right, high: vec![0; starts.len()] };
             return Some((self.gathered(low, high, &shifts), vec![up; starts.len()]));
         }
@@ -173,14 +174,14 @@ impl Trace {
         let low = self.check_usable(low, place)?;
         let high = high.and_then(|high| self.check_usable(high, place));
         let elements = *self.builder.module.shape(low).last()? as u32;
-        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect();
+        let starts: Vec<u32> = (0..elements).map(|element| element * width % unit).collect_vec();
         let up = |start: &u32| (32 - width).saturating_sub(*start);
         let down = |start: &u32| start.saturating_sub(32 - width);
         let rest = |start: &u32| if start + width > unit { 32 - width + unit - start } else { 0 };
         let shifts = Shifts {
-            left: starts.iter().map(up).collect(),
-            right: starts.iter().map(down).collect(),
-            high: starts.iter().map(rest).collect(),
+            left: starts.iter().map(up).collect_vec(),
+            right: starts.iter().map(down).collect_vec(),
+            high: starts.iter().map(rest).collect_vec(),
         };
         let value = self.gathered(low, high, &shifts);
         Some(self.merged(value, &shape))

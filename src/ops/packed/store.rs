@@ -12,6 +12,7 @@ use crate::ops::reduce::combiner::ByOp;
 use crate::ops::support::expr_builder::ExprBuilder;
 use crate::ops::support::tile_index::Component;
 use crate::tile::{Handle, Scalar, Trace, ValueHandle, record};
+use crate::util::collect::CollectVec as _;
 
 /// A store to a packed array.
 pub struct Target {
@@ -95,7 +96,7 @@ impl Target {
             if dtype != DType::I32 {
                 value = t.put(Opcode::ExtI, &[value], vec![Attr::Sign(Sign::Unsigned)], dtype, &apart);
             }
-            let amounts: Vec<u32> = (0..elements).map(|element| element * width).collect();
+            let amounts: Vec<u32> = (0..elements).map(|element| element * width).collect_vec();
             let amounts = t.pattern(&amounts, dtype, &apart);
             let moved = ExprBuilder::new(t, dtype, false, &apart).shl(value, amounts);
             t.raw(moved)
@@ -126,7 +127,7 @@ impl Target {
             let mut apart = piece.clone();
             apart[last + 1] = count.into();
             let runs = t.put(Opcode::Reshape, &[runs], vec![], dtype, &apart);
-            let parts: Vec<Value> = (0..count).map(|number| t.part_of_group(runs, number, dtype, &piece)).collect();
+            let parts: Vec<Value> = (0..count).map(|number| t.part_of_group(runs, number, dtype, &piece)).collect_vec();
             let word = |t: &mut Trace, word: u32| {
                 let mut c = ExprBuilder::new(t, dtype, false, &piece);
                 let mut sum: Option<Value> = None;
@@ -145,8 +146,8 @@ impl Target {
                 }
                 sum
             };
-            let words: Vec<Option<Value>> = (0..grouping.words).map(|number| word(t, number)).collect();
-            words.into_iter().map(|word| word.map(|word| t.raw(word))).collect()
+            let words: Vec<Option<Value>> = (0..grouping.words).map(|number| word(t, number)).collect_vec();
+            words.into_iter().map(|word| word.map(|word| t.raw(word))).collect_vec()
         })
     }
 }

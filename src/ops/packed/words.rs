@@ -1,5 +1,6 @@
 //! Words of packed arrays: views of the array, and loads of their tiles.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::bits::Bits;
@@ -119,7 +120,7 @@ impl Source {
             index.push(word.component());
             index
         });
-        (shape, indices.collect())
+        (shape, indices.collect_vec())
     }
 
     /// Returns the access to a tile of words.
@@ -177,9 +178,9 @@ impl Trace {
         }
         let bits = source.coded.bits;
         let first = |element| grouping.place(bits, element);
-        let low: Vec<Option<u32>> = (0..grouping.elements).map(|element| Some(first(element).0)).collect();
+        let low: Vec<Option<u32>> = (0..grouping.elements).map(|element| Some(first(element).0)).collect_vec();
         let straddles = |element| (first(element).1 + bits > grouping.unit).then(|| first(element).0 + 1);
-        let high: Vec<Option<u32>> = (0..grouping.elements).map(straddles).collect();
+        let high: Vec<Option<u32>> = (0..grouping.elements).map(straddles).collect_vec();
         let mut joined = Joined { words, shape: apart, known: FxHashMap::default() };
         let low = joined.of(self, &low);
         let high = high.iter().any(Option::is_some).then(|| joined.of(self, &high));
@@ -210,7 +211,7 @@ impl Joined {
             _ if list.iter().all(Option::is_none) => t.splat(DType::I32, 0, &shape),
             _ => {
                 let halves = [0, 1].map(|first| {
-                    let turns: Vec<Option<u32>> = list.iter().skip(first).step_by(2).copied().collect();
+                    let turns: Vec<Option<u32>> = list.iter().skip(first).step_by(2).copied().collect_vec();
                     let value = self.of(t, &turns);
                     let mut apart = shape.clone();
                     apart[axis] /= 2;

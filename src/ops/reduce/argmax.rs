@@ -9,12 +9,13 @@ use crate::element::{Float, Number};
 use crate::ops::create::construct::indices;
 use crate::sealed::Sealed;
 use crate::tile::Tile;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// The row-major index of each element along the axes.
 #[track_caller]
 fn numbers<const R: usize>(shape: [usize; R], axes: &[usize]) -> Tile<i32, R> {
-    let mut order: Vec<usize> = axes.iter().copied().filter(|&axis| axis < R).collect();
+    let mut order: Vec<usize> = axes.iter().copied().filter(|&axis| axis < R).collect_vec();
     sort::natural(&mut order);
     let mut step = 1;
     let mut total: Option<Tile<i32, R>> = None;

@@ -8,6 +8,7 @@ use crate::ir::{Attr, Literal, Opcode, Sign, Type, TypeId, Value};
 use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::axis::{AXES_COUNT, shown};
 use crate::tile::{Place, Region, Trace, ValueHandle, caller_location, in_region, record};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Combines accumulators with elements, one of each for each operand: a recorded closure of the
@@ -28,7 +29,7 @@ impl Fold<'_> {
     /// Reduces along each axis, the last one first, and restores the axes with extent 1.
     pub fn reduce(&self, sources: &[ValueHandle], axes: Vec<usize>) -> Vec<ValueHandle> {
         let shape = record(|t| t.shape(sources[0]));
-        let kept: Vec<i64> = (0..shape.len()).map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect();
+        let kept: Vec<i64> = (0..shape.len()).map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect_vec();
         let start = record(|t| self.start(t, sources, &axes));
         let mut order = axes;
         sort::by(&mut order, |a, b| b.cmp(a));
@@ -44,7 +45,7 @@ impl Fold<'_> {
                 };
                 t.raw(value)
             });
-            results.collect()
+            results.collect_vec()
         })
     }
 
@@ -55,13 +56,13 @@ impl Fold<'_> {
         let start = record(|t| self.start(t, sources, &[axis]));
         let scanned = start.and_then(|start| self.along(Opcode::Scan, &start, axis, &[Attr::Reverse(reverse)]));
         record(|t| match scanned {
-            Some(values) => values.into_iter().map(|value| t.raw(value)).collect(),
+            Some(values) => values.into_iter().map(|value| t.raw(value)).collect_vec(),
             None => self.poisons(t, &shape),
         })
     }
 
     fn poisons(&self, t: &mut Trace, shape: &[i64]) -> Vec<ValueHandle> {
-        self.identities.iter().map(|identity| t.poison(Type::tile(identity.dtype, shape))).collect()
+        self.identities.iter().map(|identity| t.poison(Type::tile(identity.dtype, shape))).collect_vec()
     }
 
     /// Returns the operands, or `None` after an error in them or in the axes.
@@ -97,9 +98,9 @@ impl Fold<'_> {
                 .identities
                 .iter()
                 .flat_map(|identity| [t.builder.module.intern(Type::scalar(identity.dtype)); 2])
-                .collect();
+                .collect_vec();
             let args = t.open(self.region, &types);
-            let every_second = |first: usize| args.iter().skip(first).step_by(2).map(|&arg| t.raw(arg)).collect();
+            let every_second = |first: usize| args.iter().skip(first).step_by(2).map(|&arg| t.raw(arg)).collect_vec();
             let lists: (Vec<ValueHandle>, Vec<ValueHandle>) = (every_second(0), every_second(1));
             lists
         });
@@ -121,7 +122,7 @@ impl Fold<'_> {
                 .identities
                 .iter()
                 .map(|identity| t.builder.module.intern(Type::tile(identity.dtype, shape.as_slice())))
-                .collect();
+                .collect_vec();
             let mut attrs = vec![Attr::Dim(axis as u32)];
             attrs.extend_from_slice(more);
             attrs.push(Attr::Identities(self.identities.clone()));

@@ -17,6 +17,7 @@ use crate::ops::support::float_mode::FloatMode;
 use crate::ops::support::tile_set::TileSet;
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Region, Scalar, Tile, ValueHandle, caller_location};
+use crate::util::collect::CollectVec as _;
 
 /// The axes of a reduction: one (`1`, `-1` for the last one), several (`[0, 2]`) or all (`..`).
 ///
@@ -48,7 +49,7 @@ macro_rules! host_axes {
         }
         impl<const N: usize> Axes for [$host; N] {
             fn axes(self, rank: usize) -> Vec<usize> {
-                self.iter().map(|axis| axis.axis(rank)).collect()
+                self.iter().map(|axis| axis.axis(rank)).collect_vec()
             }
         }
     )+};
@@ -56,7 +57,7 @@ macro_rules! host_axes {
 host_axes!(usize i32 isize);
 impl Axes for std::ops::RangeFull {
     fn axes(self, rank: usize) -> Vec<usize> {
-        (0..rank).collect()
+        (0..rank).collect_vec()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::ops::elementwise::arithmetic::sign;
 use crate::ops::support::axis::Axis;
 use crate::ops::support::tile_set::TileSet;
 use crate::tile::{Handle, Region, Scalar, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Options of a scan: its direction, and whether the result includes the element itself.
 ///
@@ -93,7 +94,7 @@ fn scanned(fold: &Fold<'_>, sources: &[ValueHandle], axis: usize, options: ScanO
     let starts = record(|t| {
         t.at(fold.place);
         let each = sources.iter().zip(&fold.identities);
-        each.map(|(&source, identity)| filled(t, source, identity)).collect::<Vec<_>>()
+        each.map(|(&source, identity)| filled(t, source, identity)).collect_vec()
     });
     let pairs = |accumulators: &[ValueHandle], elements: &[ValueHandle]| {
         let before = &accumulators[count..];

@@ -15,6 +15,7 @@ use crate::ir::{Attr, CmpOrder, CmpPred, ConstData, Opcode, Sign, Type, Value};
 use crate::ops::elementwise::compare::mask;
 use crate::ops::shape::rearrange::Rows;
 use crate::tile::Trace;
+use crate::util::collect::CollectVec as _;
 
 /// Tiles of one shape whose elements are permuted alike along an axis. The first tile has the keys.
 /// If `ties` is set, the second one has i32 numbers that order equal keys. Others may follow.
@@ -51,7 +52,7 @@ impl<'t> Network<'t> {
                 pairs[0][1] = self.inverted(pairs[0][1]);
             }
             let smaller = self.exchanged(&pairs, 1, None);
-            self.tiles = smaller.into_iter().map(|kept| kept[0]).collect();
+            self.tiles = smaller.into_iter().map(|kept| kept[0]).collect_vec();
             self.shape[self.axis] /= 2;
             self.turn(count, count < self.shape[self.axis], false);
             self.merge(count);
@@ -114,7 +115,7 @@ impl<'t> Network<'t> {
         let mut parts = vec![1; shape.len()];
         parts[axis] = shape[axis];
         let ones = all_ones(dtype);
-        let words = pattern.iter().map(|&turned| if turned { ones } else { 0 }).collect::<Vec<_>>();
+        let words = pattern.iter().map(|&turned| if turned { ones } else { 0 }).collect_vec();
         let ty = self.t.builder.module.intern(Type::tile(dtype, parts));
         let value_of_ones = vec![Attr::Value(ConstData::Dense(words.into()))];
         let ones = self.t.emit(Opcode::Constant, &[], value_of_ones, vec![], &[ty])[0];
@@ -147,7 +148,7 @@ impl<'t> Network<'t> {
     /// The halves of each tile.
     fn pairs(&mut self, rows: &Rows) -> Vec<[Value; 2]> {
         let tiles = self.tiles.clone();
-        tiles.into_iter().map(|tile| self.t.halves(tile, self.t.builder.module.dtype(tile), rows)).collect()
+        tiles.into_iter().map(|tile| self.t.halves(tile, self.t.builder.module.dtype(tile), rows)).collect_vec()
     }
 
     /// The shape of one element of each pair of runs of this length: pairs of runs, runs, and the
@@ -166,7 +167,7 @@ impl<'t> Network<'t> {
             let dtype = self.t.builder.module.dtype(keys[0]);
             let codes = &[Opcode::MinI, Opcode::MaxI][..wanted];
             let both = codes.iter().map(|&code| self.t.put(code, keys, vec![Attr::Sign(self.sign)], dtype, &shape));
-            return vec![both.collect()];
+            return vec![both.collect_vec()];
         }
         let mut smaller = self.smaller(pairs, &shape);
         if let Some(runs) = runs {
@@ -178,9 +179,9 @@ impl<'t> Network<'t> {
             let dtype = self.t.builder.module.dtype(a);
             let orders = &[[a, b], [b, a]][..wanted];
             let both = orders.iter().map(|&[a, b]| self.t.put(Opcode::Select, &[smaller, a, b], vec![], dtype, &shape));
-            both.collect()
+            both.collect_vec()
         };
-        pairs.iter().map(one).collect()
+        pairs.iter().map(one).collect_vec()
     }
 
     /// Compares two keys: true if the first one is smaller.

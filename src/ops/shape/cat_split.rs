@@ -10,6 +10,7 @@ use crate::ops::support::operand::Operand;
 use crate::ops::support::tile_index::{Component, TileIndex};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// A tile and its range along the axis of a `cat`.
 struct Piece {
@@ -74,7 +75,7 @@ impl Trace {
     pub(super) fn row_of(&mut self, tiles: &[Value], axis: usize, dtype: DType) -> Value {
         let mut shape = self.builder.module.shape(tiles[0]).to_vec();
         let length = shape[axis];
-        let pieces = (0..).zip(tiles).map(|(n, &value)| Piece { start: n * length, length, value }).collect::<Vec<_>>();
+        let pieces = (0..).zip(tiles).map(|(n, &value)| Piece { start: n * length, length, value }).collect_vec();
         shape[axis] *= tiles.len() as i64;
         self.in_a_row(&pieces, axis, dtype, &shape)
     }
@@ -93,7 +94,7 @@ impl Trace {
             }
             let index: Vec<Value> = (0..shape.len())
                 .map(|d| self.splat(DType::I32, if d == axis { (offset / length) as u64 } else { 0 }, &[]))
-                .collect();
+                .collect_vec();
             return self.block_of(piece.value, &index, dtype, &shape);
         }
         let half = length / 2;
@@ -154,7 +155,7 @@ impl Trace {
             self.report(place, message, &["each extent of the part divides that of the tile"]);
             return None;
         }
-        Some(whole.iter().zip(part).map(|(w, p)| w / p).collect())
+        Some(whole.iter().zip(part).map(|(w, p)| w / p).collect_vec())
     }
 
     /// Returns the number of parts as [`Self::counts`] does. Along axes with a constant index, a
@@ -172,7 +173,7 @@ impl Trace {
         };
         let rests =
             (0..whole.len().min(part.len())).map(|axis| if is_known(axis) { whole[axis] % part[axis] } else { 0 });
-        let rounded: Vec<i64> = rests.zip(whole).map(|(rest, whole)| whole - rest).collect();
+        let rounded: Vec<i64> = rests.zip(whole).map(|(rest, whole)| whole - rest).collect_vec();
         self.counts(place, name, if rounded.len() == whole.len() { &rounded } else { whole }, part)
     }
 
@@ -292,7 +293,7 @@ impl Trace {
 pub fn cat<T: Element, const R: usize>(tiles: impl IntoIterator<Item = Tile<T, R>>, axis: impl Axis) -> Tile<T, R> {
     let axis = axis.axis(R);
     let place = caller_location();
-    let tiles: Vec<ValueHandle> = tiles.into_iter().map(Handle::raw).collect();
+    let tiles: Vec<ValueHandle> = tiles.into_iter().map(Handle::raw).collect_vec();
     let ty = Type::tile(T::DTYPE, vec![1; R]);
     Tile::from_raw(record(|t| t.cat(place, "cat", &tiles, axis, &ty)))
 }
@@ -344,7 +345,7 @@ pub trait Stack: Sealed + Sized {
 #[track_caller]
 #[must_use]
 pub fn stack<X: Stack>(tiles: impl IntoIterator<Item = X>, axis: impl Axis) -> X::Stacked {
-    X::stacked(tiles.into_iter().collect(), axis)
+    X::stacked(tiles.into_iter().collect_vec(), axis)
 }
 
 macro_rules! stacks {
@@ -353,7 +354,7 @@ macro_rules! stacks {
             type Stacked = Tile<T, $more>;
             fn stacked(tiles: Vec<Self>, axis: impl Axis) -> Tile<T, $more> {
                 let (place, axis) = (caller_location(), axis.axis($more));
-                let tiles: Vec<ValueHandle> = tiles.into_iter().map(|tile| tile.unsqueeze(axis).raw()).collect();
+                let tiles: Vec<ValueHandle> = tiles.into_iter().map(|tile| tile.unsqueeze(axis).raw()).collect_vec();
                 let ty = Type::tile(T::DTYPE, vec![1; $more]);
                 Tile::from_raw(record(|t| t.cat(place, "stack", &tiles, axis.min($rank), &ty)))
             }
@@ -398,7 +399,7 @@ stacks! {
 }
 
 fn without<const R: usize>(shape: [usize; R], axis: usize) -> Vec<i64> {
-    shape.iter().enumerate().filter(|&(d, _)| d != axis).map(|(_, &extent)| extent as i64).collect()
+    shape.iter().enumerate().filter(|&(d, _)| d != axis).map(|(_, &extent)| extent as i64).collect_vec()
 }
 
 impl<T: Element, const R: usize> Tile<T, R> {

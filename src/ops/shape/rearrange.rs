@@ -8,6 +8,7 @@ use crate::ops::create::construct::extents;
 use crate::ops::reduce::reduce::Axes;
 use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// A shape in which one axis is split into rows of parts.
 pub(crate) struct Rows {
@@ -72,11 +73,11 @@ impl Trace {
             .rev()
             .map(|number| {
                 let index = |d: usize| if d == axis { number as u64 } else { 0 };
-                let index: Vec<Value> = (0..shape.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect();
+                let index: Vec<Value> = (0..shape.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect_vec();
                 let part = self.emit(Opcode::Extract, &[&[value], &index], vec![], vec![], &[ty])[0];
                 self.flipped(part, dtype, &block, axis)
             })
-            .collect();
+            .collect_vec();
         self.row_of(&blocks, axis, dtype)
     }
 
@@ -109,7 +110,7 @@ impl Trace {
         let part = self.builder.module.intern(Type::tile(dtype, rows.half()));
         [0, 1].map(|number| {
             let index = |d: usize| if d == rows.at { number } else { 0 };
-            let index: Vec<Value> = (0..rows.shape.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect();
+            let index: Vec<Value> = (0..rows.shape.len()).map(|d| self.splat(DType::I32, index(d), &[])).collect_vec();
             self.emit(Opcode::Extract, &[&[value], &index], vec![], vec![], &[part])[0]
         })
     }
@@ -130,10 +131,10 @@ impl Trace {
     ) -> ValueHandle {
         let shape = self.shape(tile);
         let all = |counts: &dyn Fn(usize) -> [i64; 2]| -> Vec<i64> {
-            (0..shape.len()).flat_map(|d| [counts(d)[0], shape[d], counts(d)[1]]).collect()
+            (0..shape.len()).flat_map(|d| [counts(d)[0], shape[d], counts(d)[1]]).collect_vec()
         };
         let result: Vec<i64> =
-            shape.iter().zip(times).map(|(e, [a, b])| e.saturating_mul(a.saturating_mul(*b))).collect();
+            shape.iter().zip(times).map(|(e, [a, b])| e.saturating_mul(a.saturating_mul(*b))).collect_vec();
         if !self.legal_shape(place, name, &result) {
             return self.poison(Type::tile(dtype, vec![1; shape.len()]));
         }
@@ -201,7 +202,7 @@ impl<T: Element, const R: usize> Tile<T, R> {
     #[must_use]
     pub fn repeat(self, times: [usize; R]) -> Tile<T, R> {
         let place = caller_location();
-        let times: Vec<[i64; 2]> = extents(times).into_iter().map(|n| [n, 1]).collect();
+        let times: Vec<[i64; 2]> = extents(times).into_iter().map(|n| [n, 1]).collect_vec();
         Tile::from_raw(record(|t| t.repeated(place, "repeat", self.raw(), T::DTYPE, &times)))
     }
 
@@ -223,7 +224,8 @@ impl<T: Element, const R: usize> Tile<T, R> {
             if t.along(place, name, self.raw(), &[axis]).is_none() {
                 return t.poison(Type::tile(T::DTYPE, shape));
             }
-            let times: Vec<[i64; 2]> = (0..R).map(|d| [1, if d == axis { extents([times])[0] } else { 1 }]).collect();
+            let times: Vec<[i64; 2]> =
+                (0..R).map(|d| [1, if d == axis { extents([times])[0] } else { 1 }]).collect_vec();
             t.repeated(place, name, self.raw(), T::DTYPE, &times)
         }))
     }

@@ -11,6 +11,7 @@ use crate::ops::memory::tile_access::is_permutation;
 use crate::ops::support::axis::{AXES_COUNT, Axis, shown};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Scalar, Source, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 impl Trace {
     /// Checks the shape of the result, then records `body` on a usable value.
@@ -73,12 +74,12 @@ impl Trace {
             let message = format!("`{name}`: {order:?} is not a permutation of the axes 0 to {last}");
             return self.fail(place, Type::tile(elem, from), message, &["name each axis of the tile once"]);
         }
-        let shape: Vec<i64> = order.iter().map(|&axis| from[axis]).collect();
+        let shape: Vec<i64> = order.iter().map(|&axis| from[axis]).collect_vec();
         self.reshaped(place, name, source, elem, &shape, |t, value| {
             if order.iter().enumerate().all(|(d, &axis)| d == axis) {
                 return Some(value);
             }
-            let permutation = order.iter().map(|&axis| axis as i32).collect();
+            let permutation = order.iter().map(|&axis| axis as i32).collect_vec();
             Some(t.put(Opcode::Permute, &[value], vec![Attr::Permutation(permutation)], elem, &shape))
         })
     }

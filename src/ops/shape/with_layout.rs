@@ -6,6 +6,7 @@ use crate::ir::{Attr, Distribution, Opcode, Value};
 use crate::layout::{Layout, Modes};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// The number of threads of a warp, and the maximum of a tile block.
@@ -84,7 +85,7 @@ fn distribution(layout: &Layout) -> Distribution {
 /// Returns true if each nonzero basis of the layout is one bit of the element index, and each of
 /// these bits has exactly one basis.
 fn is_plain(layout: &Layout) -> bool {
-    let mut bases: Vec<u32> = layout.bases().into_iter().filter(|&basis| basis != 0).collect();
+    let mut bases: Vec<u32> = layout.bases().into_iter().filter(|&basis| basis != 0).collect_vec();
     sort::natural(&mut bases);
     bases.windows(2).all(|pair| pair[0] != pair[1])
         && bases.iter().all(|basis| basis.is_power_of_two())

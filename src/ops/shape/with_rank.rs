@@ -4,6 +4,7 @@ use crate::dtype::DType;
 use crate::element::Element;
 use crate::ir::{Opcode, Type};
 use crate::tile::{Handle, Place, Tile, Trace, ValueHandle, caller_location, record};
+use crate::util::collect::CollectVec as _;
 
 /// Returns the extents with `rank` axes: leading axes of extent 1 are inserted, or axes of extent 1
 /// are removed.
@@ -17,7 +18,7 @@ fn fitted(shape: &[i64], rank: usize) -> Result<Vec<i64>, &'static str> {
         return Ok([ones.as_slice(), shape].concat());
     };
     let dropped = |order: &mut dyn Iterator<Item = usize>| {
-        let gone: Vec<usize> = order.filter(|&d| shape[d] == 1).take(surplus).collect();
+        let gone: Vec<usize> = order.filter(|&d| shape[d] == 1).take(surplus).collect_vec();
         let kept = (0..shape.len()).filter(|d| !gone.contains(d)).map(|d| shape[d]);
         (gone.len() == surplus).then(|| kept.collect::<Vec<i64>>())
     };

@@ -7,6 +7,7 @@ use crate::ir::{Attr, CmpOrder, CmpPred, Flag, Opcode, Overflow, Rounding, Sign,
 use crate::ops::elementwise::compare::mask;
 use crate::tile::{Arg, Place, TileLike, Trace};
 use crate::types::float_codec;
+use crate::util::collect::CollectVec as _;
 
 /// Builder of expressions over values of one element type and shape.
 pub(crate) struct ExprBuilder<'t> {
@@ -159,7 +160,7 @@ pub(crate) fn float_formula<X: TileLike>(
             true => v,
             false => t.put(Opcode::FToF, &[v], vec![NEAREST], to, shape),
         };
-        let v: Vec<Value> = v.iter().map(|&v| rounded(t, v, wide)).collect();
+        let v: Vec<Value> = v.iter().map(|&v| rounded(t, v, wide)).collect_vec();
         let result = formula(&mut ExprBuilder::new(t, wide, true, shape), &v);
         rounded(t, result, own)
     })

@@ -6,6 +6,7 @@ use crate::dtype::DType;
 use crate::element::{Element, Float};
 use crate::ir::{Attr, ConstData, Flag, Module, Op, Opcode, Rounding, Value};
 use crate::tile::{Arg, Place, Scalar, ScopedMode, Tile, TileLike, Trace, caller_location, is_part, record};
+use crate::util::collect::CollectVec as _;
 
 /// The rounding of a float operation, and its treatment of subnormal numbers.
 ///
@@ -374,7 +375,7 @@ impl FloatMode {
     fn attrs<T: Element>(self, place: Place, name: &str, roundings: &Roundings) -> Vec<Attr> {
         record(|t| self.check(t, place, name, roundings, T::DTYPE, T::NAME));
         let rounding = (!roundings.all.is_empty()).then(|| self.rounding.unwrap_or(Rounding::NearestEven));
-        let mut attrs: Vec<Attr> = rounding.map(Attr::Rounding).into_iter().collect();
+        let mut attrs: Vec<Attr> = rounding.map(Attr::Rounding).into_iter().collect_vec();
         attrs.extend(self.flush_to_zero.then_some(Attr::Flag(Flag::FlushToZero)));
         attrs
     }
@@ -393,7 +394,7 @@ impl FloatMode {
             return;
         }
         let extra = if on_f32 { roundings.f32 } else { &[] };
-        let names: Vec<String> = roundings.all.iter().chain(extra).map(|r| format!("`{r:?}`")).collect();
+        let names: Vec<String> = roundings.all.iter().chain(extra).map(|r| format!("`{r:?}`")).collect_vec();
         let way_out = match names.is_empty() {
             true => "this operation takes no rounding".to_string(),
             false => format!("on {elem} it takes {}", names.join(", ")),

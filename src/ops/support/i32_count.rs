@@ -16,6 +16,7 @@ use crate::ir::{
 };
 use crate::ops::debug::require::found_late;
 use crate::tile::{ArrayData, ArrayHandle, Place, Trace};
+use crate::util::collect::CollectVec as _;
 
 /// The number of steps along an axis of an array, as a method returns it.
 pub(crate) struct Counted {
@@ -103,8 +104,8 @@ impl Trace {
         let holds = self.put(Opcode::CmpI, &[value, end], attrs, DType::I1, &[]);
         let known = |t: &Trace, extent: Value| !by_launch || t.is_known_to_launch(extent);
         let printed: Vec<Option<Value>> =
-            data.extents.iter().map(|&extent| Some(extent).filter(|&extent| known(self, extent))).collect();
-        let shape: Vec<&str> = printed.iter().map(|extent| if extent.is_some() { "%lld" } else { "?" }).collect();
+            data.extents.iter().map(|&extent| Some(extent).filter(|&extent| known(self, extent))).collect_vec();
+        let shape: Vec<&str> = printed.iter().map(|extent| if extent.is_some() { "%lld" } else { "?" }).collect_vec();
         let text =
             format!("`{}` of an array of {} with shape [{}]: {what}", counted.name, counted.elem, shape.join(", "));
         let mut values = Vec::new();

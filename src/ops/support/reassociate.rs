@@ -16,6 +16,7 @@ use crate::dtype::DType;
 use crate::ir::{Attr, ConstData, Module, Op, Opcode, Rounding, Value};
 use crate::tile::Trace;
 use crate::types::float_codec;
+use crate::util::collect::CollectVec as _;
 
 const NEAREST: Attr = Attr::Rounding(Rounding::NearestEven);
 
@@ -166,11 +167,11 @@ impl Writer<'_> {
     fn product(&mut self, a: Value, b: Value, rounding: Rounding) -> Value {
         let module = &self.t.builder.module;
         let extents = module.shape(a).iter().zip(module.shape(b));
-        let shape: Vec<i64> = extents.map(|(&a, &b)| a.max(b)).collect();
+        let shape: Vec<i64> = extents.map(|(&a, &b)| a.max(b)).collect_vec();
         let operands = [a, b].map(|value| self.t.stretch(value, &shape));
         let attrs =
             self.attrs.iter().map(|attr| if *attr == NEAREST { Attr::Rounding(rounding) } else { attr.clone() });
-        self.t.put(Opcode::MulF, &operands, attrs.collect(), DType::F32, &shape)
+        self.t.put(Opcode::MulF, &operands, attrs.collect_vec(), DType::F32, &shape)
     }
 
     /// Emits `x * factor + shift`, or `x * factor - shift`.

@@ -7,6 +7,7 @@ use crate::ir::op_table::Effect;
 use crate::ir::{Attr, BlockId, Opcode, TypeId, Value};
 use crate::sealed::Sealed;
 use crate::tile::{Handle, Place, Region, Scalar, Source, Tile, ValueHandle, record};
+use crate::util::collect::CollectVec as _;
 
 /// Maximum depth of nested bodies.
 const MAX_NESTED: usize = 200;
@@ -81,17 +82,17 @@ impl Body {
     pub fn open(self, prefix: &[DType], state: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
             let mut types: Vec<TypeId> =
-                prefix.iter().map(|&d| t.builder.module.intern(crate::ir::Type::scalar(d))).collect();
-            let usable: Vec<Option<Value>> = state.iter().map(|&raw| t.check_usable(raw, self.place)).collect();
+                prefix.iter().map(|&d| t.builder.module.intern(crate::ir::Type::scalar(d))).collect_vec();
+            let usable: Vec<Option<Value>> = state.iter().map(|&raw| t.check_usable(raw, self.place)).collect_vec();
             for &raw in state {
                 let ty = t.type_of(raw);
                 types.push(t.builder.module.intern(ty));
             }
             let args = t.open(self.region(), &types);
             let tainted: Vec<Value> =
-                args[prefix.len()..].iter().zip(&usable).filter(|(_, u)| u.is_none()).map(|(&a, _)| a).collect();
+                args[prefix.len()..].iter().zip(&usable).filter(|(_, u)| u.is_none()).map(|(&a, _)| a).collect_vec();
             t.taint(&tainted);
-            args.into_iter().map(|a| t.raw(a)).collect()
+            args.into_iter().map(|a| t.raw(a)).collect_vec()
         })
     }
 
@@ -100,7 +101,7 @@ impl Body {
     pub fn close(self, code: Opcode, values: &[ValueHandle], expected: &[ValueHandle]) -> Option<BlockId> {
         record(|t| {
             t.at(self.place);
-            let usable: Vec<Option<Value>> = values.iter().map(|&raw| t.check_usable(raw, self.place)).collect();
+            let usable: Vec<Option<Value>> = values.iter().map(|&raw| t.check_usable(raw, self.place)).collect_vec();
             let mut fits = values.len() == expected.len();
             if !fits {
                 let message = format!(
@@ -150,18 +151,18 @@ impl Body {
             let operands: Option<Vec<Value>> = operands.iter().copied().collect();
             let init: Option<Vec<Value>> =
                 init.unwrap_or_default().iter().map(|&raw| t.check_usable(raw, self.place)).collect();
-            let types: Vec<crate::ir::Type> = types.iter().map(|&raw| t.type_of(raw)).collect();
+            let types: Vec<crate::ir::Type> = types.iter().map(|&raw| t.type_of(raw)).collect_vec();
             let admitted = t.admits(self.place, Effect::Region, 0);
             let (Some(operands), Some(init), Some(blocks), true) = (operands, init, blocks, admitted) else {
-                return types.into_iter().map(|ty| t.poison(ty)).collect();
+                return types.into_iter().map(|ty| t.poison(ty)).collect_vec();
             };
-            let ids: Vec<TypeId> = types.into_iter().map(|ty| t.builder.module.intern(ty)).collect();
-            let mut groups: Vec<&[Value]> = operands.chunks(1).collect();
+            let ids: Vec<TypeId> = types.into_iter().map(|ty| t.builder.module.intern(ty)).collect_vec();
+            let mut groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
             if code != Opcode::If {
                 groups.push(&init);
             }
             let results = t.emit(code, &groups, attrs, blocks, &ids);
-            results.into_iter().map(|v| t.raw(v)).collect()
+            results.into_iter().map(|v| t.raw(v)).collect_vec()
         })
     }
 }
@@ -185,8 +186,8 @@ impl Body {
     /// Returns poison of the types of values.
     pub fn poison_like(self, values: &[ValueHandle]) -> Vec<ValueHandle> {
         record(|t| {
-            let types: Vec<_> = values.iter().map(|&raw| t.type_of(raw)).collect();
-            types.into_iter().map(|ty| t.poison(ty)).collect()
+            let types: Vec<_> = values.iter().map(|&raw| t.type_of(raw)).collect_vec();
+            types.into_iter().map(|ty| t.poison(ty)).collect_vec()
         })
     }
 

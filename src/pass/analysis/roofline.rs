@@ -12,6 +12,7 @@
 //!
 //! Requires a verified module. Independent of back ends and devices.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::BTreeMap;
 
 use crate::dtype::DType;
@@ -82,7 +83,7 @@ impl Work {
         Work {
             read_bytes: sum(|array| array.read),
             written_bytes: sum(|array| array.written),
-            products: counter.products.into_iter().collect(),
+            products: counter.products.into_iter().collect_vec(),
             elementwise: counter.elementwise,
             is_guess: counter.is_guess,
         }
@@ -187,7 +188,7 @@ impl Counter<'_> {
                 }
                 Opcode::If => self.branches(id, weight),
                 Opcode::Yield | Opcode::Continue | Opcode::Break | Opcode::Return => {
-                    return op.operands.iter().map(|v| self.known[v.index()]).collect();
+                    return op.operands.iter().map(|v| self.known[v.index()]).collect_vec();
                 }
                 _ => self.op(op, weight),
             }
@@ -210,7 +211,7 @@ impl Counter<'_> {
                 1
             }
         };
-        let mut carried: Vec<Option<u64>> = op.group(3).iter().map(|v| self.known[v.index()]).collect();
+        let mut carried: Vec<Option<u64>> = op.group(3).iter().map(|v| self.known[v.index()]).collect_vec();
         let branches = module.block(body).ops.iter().any(|&inner| {
             !module.op(inner).regions.is_empty()
                 && module.op(inner).code != Opcode::Reduce
@@ -333,7 +334,7 @@ impl Counter<'_> {
             Type::PartitionView { tile, dim_map, .. } => {
                 let along =
                     |(&tile, &dim): (&i32, &i32)| Some(extents.get(dim as usize).copied()??.div_ceil(tile as u64));
-                tile.iter().zip(dim_map).map(along).collect()
+                tile.iter().zip(dim_map).map(along).collect_vec()
             }
             _ => extents,
         }
@@ -348,7 +349,7 @@ impl Counter<'_> {
             Some(constant) => Some(*constant as u64),
             None => dynamic.next().and_then(|&v| self.signed(v)).map(|n| n.max(0) as u64),
         };
-        shape.iter().map(&mut extent).collect()
+        shape.iter().map(&mut extent).collect_vec()
     }
 
     /// Returns the op that describes the array of a view.

@@ -1,6 +1,7 @@
 //! Analysis for data partitioning: the values whose rows are divided, and a check that each of
 //! their ops can be executed by partitions.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
@@ -33,7 +34,7 @@ impl PartitionedRows {
             pending: Vec::new(),
         };
         let ops = analysis.regions.ops().iter().copied();
-        let products: Vec<OpId> = ops.filter(|&id| module.op(id).code.is_mma()).collect();
+        let products: Vec<OpId> = ops.filter(|&id| module.op(id).code.is_mma()).collect_vec();
         for id in products {
             let shape = module.shape(module.op(id).results[0]);
             let axis = shape.len() - 2;
@@ -154,7 +155,7 @@ impl RowAnalysis<'_> {
             Opcode::Assume => self.unify_axis(id, &[op.operands[0], op.results[0]]),
             Opcode::Reduce => self.reduction(id),
             Opcode::Scan => {
-                let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect();
+                let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect_vec();
                 self.unify_axis(id, &values)?;
                 let along = values.iter().any(|&value| self.rows.axis(value) == Some(op.dim() as usize));
                 if along { Err((id, "goes from row to row")) } else { Ok(()) }
@@ -167,7 +168,7 @@ impl RowAnalysis<'_> {
                 Ok(())
             }
             code if code.is_elementwise() && !matches!(code, Opcode::Offset | Opcode::InlinePtx) => {
-                let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect();
+                let values: Vec<Value> = op.operands.iter().chain(&op.results).copied().collect_vec();
                 let shape = module.shape(op.results[0]);
                 if values.iter().any(|&value| module.shape(value) != shape) {
                     return Err((id, "makes tiles of other shapes"));
@@ -239,12 +240,12 @@ impl RowAnalysis<'_> {
         for (position, &init) in inits.iter().enumerate() {
             let argument = module.block(op.regions[0]).args[first + position];
             let next = continues.iter().map(|operands| operands[position]);
-            let carried: Vec<Value> = [init, argument].into_iter().chain(next).collect();
+            let carried: Vec<Value> = [init, argument].into_iter().chain(next).collect_vec();
             self.unify_axis(id, &carried)?;
         }
         for (position, &result) in op.results.iter().enumerate() {
             let made = exits.iter().map(|operands| operands[position]);
-            let all: Vec<Value> = [result].into_iter().chain(made).collect();
+            let all: Vec<Value> = [result].into_iter().chain(made).collect_vec();
             self.unify_axis(id, &all)?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use super::state::Exact;
 use super::types::pattern_type;
 use crate::dtype::DType;
 use crate::ir::{CmpPred, Elem, Opcode, Sign, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Fields of a pattern: bits of the fraction and of the exponent, and the bias.
 fn format_of(dtype: DType) -> Option<(u32, u32, i32)> {
@@ -138,7 +139,7 @@ impl Exact<'_> {
             odd = self.select(both, shifted, odd);
             count = self.select(both, less, count);
         }
-        let factors: Vec<u64> = (0..=deepest.ilog2()).map(|bit| wrapping_power(HALF, 1 << bit)).collect();
+        let factors: Vec<u64> = (0..=deepest.ilog2()).map(|bit| wrapping_power(HALF, 1 << bit)).collect_vec();
         let fraction = self.power_of_bits(count, &factors);
         let small = self.mul(odd, fraction);
         let is_small = self.compare(CmpPred::Lt, Sign::Signed, power, zero);

@@ -4,6 +4,7 @@
 use super::state::{Exact, Site};
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Op, Opcode, Sign, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Elements of a tile of a view.
 pub struct Elements {
@@ -27,7 +28,7 @@ impl Exact<'_> {
             Type::PartitionView { tile, dim_map, .. } => (tile.clone(), tile, dim_map, None),
             Type::StridedView { tile, traversal, dim_map, .. } => (tile, traversal, dim_map, None),
             Type::GatherScatterView { tile, sparse_dim, .. } => {
-                let dims = (0..tile.len() as i32).collect();
+                let dims = (0..tile.len() as i32).collect_vec();
                 (tile.clone(), vec![1; tile.len()], dims, Some(sparse_dim as usize))
             }
             _ => return None,
@@ -46,7 +47,7 @@ impl Exact<'_> {
             };
             positions.push((dims[d] as usize, places));
         }
-        let shape = tile.iter().map(|&extent| extent.into()).collect();
+        let shape = tile.iter().map(|&extent| extent.into()).collect_vec();
         Some(Elements { shape, positions, array, tensor_view })
     }
 
@@ -106,5 +107,5 @@ impl Exact<'_> {
 
 /// Returns the attributes of an access without those that only views have.
 pub fn order_attrs(op: &Op) -> Vec<Attr> {
-    op.attrs.iter().filter(|attr| matches!(attr, Attr::MemOrder(_) | Attr::MemScope(_))).cloned().collect()
+    op.attrs.iter().filter(|attr| matches!(attr, Attr::MemOrder(_) | Attr::MemScope(_))).cloned().collect_vec()
 }

@@ -4,6 +4,7 @@ use super::state::{Exact, Site};
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, BlockId, Elem, Literal, OpId, Opcode, Type, Value};
 use crate::types::float_codec;
+use crate::util::collect::CollectVec as _;
 
 /// Rewrites the body of an entry. Scalar float arguments keep their type, and are converted first.
 pub fn entry(exact: &mut Exact<'_>, body: BlockId) {
@@ -130,7 +131,7 @@ fn identities(exact: &mut Exact<'_>, id: OpId) {
     let op = exact.ops.module.op_mut(id);
     for attr in &mut op.attrs {
         if let Attr::Identities(all) = attr {
-            *all = all.iter().map(numbers).collect();
+            *all = all.iter().map(numbers).collect_vec();
         }
     }
 }

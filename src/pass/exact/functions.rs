@@ -12,6 +12,7 @@
 use super::ring::{HALF, TAG_FACTORS, exp2_coefficient, exp2_of_bit, low_bits, tag_of, wrapping_power};
 use super::state::Exact;
 use crate::ir::{Opcode, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Number of low bits of an exponent that select factors.
 const SELECTING_BITS: u32 = 4;
@@ -19,11 +20,11 @@ const SELECTING_BITS: u32 = 4;
 impl Exact<'_> {
     pub fn exp2(&mut self, x: Value) -> Value {
         let mask = self.ring.mask();
-        let factors: Vec<u64> = (0..SELECTING_BITS).map(exp2_of_bit).collect();
+        let factors: Vec<u64> = (0..SELECTING_BITS).map(exp2_of_bit).collect_vec();
         let product = self.power_of_bits(x, &factors);
         let rest = self.shift_right(x, SELECTING_BITS);
         let coefficients: Vec<u64> =
-            (0..64).map(|k| exp2_coefficient(k, SELECTING_BITS) & mask).take_while(|&c| c != 0).collect();
+            (0..64).map(|k| exp2_coefficient(k, SELECTING_BITS) & mask).take_while(|&c| c != 0).collect_vec();
         let (last, lower) = coefficients.split_last().expect("the first coefficient is 1");
         let mut sum = self.constant(x, *last);
         for &coefficient in lower.iter().rev() {
@@ -69,7 +70,8 @@ impl Exact<'_> {
             inverse = self.mul(inverse, correction);
             correct *= 2;
         }
-        let factors: Vec<u64> = (0..bits.ilog2()).map(|bit| wrapping_power(HALF.wrapping_mul(2), 1 << bit)).collect();
+        let factors: Vec<u64> =
+            (0..bits.ilog2()).map(|bit| wrapping_power(HALF.wrapping_mul(2), 1 << bit)).collect_vec();
         let power = self.power_of_bits(zeros, &factors);
         self.mul(inverse, power)
     }

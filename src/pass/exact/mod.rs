@@ -34,6 +34,7 @@ use super::legalize::expand_scaled_mma::expand_scaled_mma;
 use super::legalize::inline_ptx::expand_inline_ptx;
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, TypeId, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Rewrites floats to elements of the ring. The result verifies.
 ///
@@ -53,9 +54,9 @@ pub fn exact(module: &mut Module) -> Result<(), Vec<Diagnostic>> {
     module.written.clear();
     let ring = types::ring_of(module);
     let infinite = infinity::may_be_negative_infinity(module);
-    let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
-    let old: Vec<TypeId> = module.values.iter().map(|value| value.ty).collect();
-    let arguments: Vec<Value> = bodies.iter().flat_map(|&body| module.block(body).args.clone()).collect();
+    let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
+    let old: Vec<TypeId> = module.values.iter().map(|value| value.ty).collect_vec();
+    let arguments: Vec<Value> = bodies.iter().flat_map(|&body| module.block(body).args.clone()).collect_vec();
     for (index, &ty) in old.iter().enumerate() {
         module.values[index].ty = types::rewritten(module, ty, ring);
     }

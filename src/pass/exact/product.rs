@@ -7,13 +7,14 @@
 use super::state::{Exact, Site};
 use crate::dtype::DType;
 use crate::ir::{Attr, Elem, Opcode, Sign, Value};
+use crate::util::collect::CollectVec as _;
 
 impl Exact<'_> {
     pub fn mma(&mut self, site: &Site) -> Value {
         let [lhs, rhs, acc] = [0, 1, 2].map(|index| site.op.operands[index]);
         let digits = self.ring.bits() / 8;
-        let left: Vec<Value> = (0..digits).map(|digit| self.digit(lhs, digit)).collect();
-        let right: Vec<Value> = (0..digits).map(|digit| self.digit(rhs, digit)).collect();
+        let left: Vec<Value> = (0..digits).map(|digit| self.digit(lhs, digit)).collect_vec();
+        let right: Vec<Value> = (0..digits).map(|digit| self.digit(rhs, digit)).collect_vec();
         let mut sum = acc;
         for place in 0..digits {
             let pairs = (0..=place).map(|i| [left[i as usize], right[(place - i) as usize]]);

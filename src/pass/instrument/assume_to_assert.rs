@@ -12,6 +12,7 @@
 //! A violated assumption thus has no effect except the failed assertion. Assumptions of the
 //! library, about arrays from their launch, are kept.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::dtype::DType;
@@ -136,13 +137,13 @@ impl Instrumenter<'_> {
         // dimension of the array.
         let dims: Vec<(i32, i32, i32)> = match self.writer.module.ty(view) {
             Type::PartitionView { tile, dim_map, .. } => {
-                tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile, tile, dim)).collect()
+                tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile, tile, dim)).collect_vec()
             }
             Type::StridedView { tile, traversal, dim_map, .. } => {
-                tile.iter().zip(traversal).zip(dim_map).map(|((&tile, &step), &dim)| (tile, step, dim)).collect()
+                tile.iter().zip(traversal).zip(dim_map).map(|((&tile, &step), &dim)| (tile, step, dim)).collect_vec()
             }
             Type::GatherScatterView { tile, .. } => {
-                tile.iter().enumerate().map(|(dim, &tile)| (tile, 1, dim as i32)).collect()
+                tile.iter().enumerate().map(|(dim, &tile)| (tile, 1, dim as i32)).collect_vec()
             }
             _ => return,
         };

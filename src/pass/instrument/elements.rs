@@ -1,5 +1,6 @@
 //! Elements of an access, as values of the IR: for passes that add an op for each accessed element.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::{Deref, DerefMut};
 
 use crate::dtype::DType;
@@ -107,18 +108,18 @@ impl ElementWriter<'_> {
         // dimension of the array.
         let dims: Vec<(i64, i64, usize)> = match self.module.ty(view) {
             Type::PartitionView { tile, dim_map, .. } => {
-                tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile.into(), tile.into(), dim as usize)).collect()
+                tile.iter().zip(dim_map).map(|(&tile, &dim)| (tile.into(), tile.into(), dim as usize)).collect_vec()
             }
             Type::StridedView { tile, traversal, dim_map, .. } => {
                 let steps = tile.iter().zip(traversal).zip(dim_map);
-                steps.map(|((&tile, &step), &dim)| (tile.into(), step.into(), dim as usize)).collect()
+                steps.map(|((&tile, &step), &dim)| (tile.into(), step.into(), dim as usize)).collect_vec()
             }
             Type::GatherScatterView { tile, .. } => {
-                tile.iter().enumerate().map(|(dim, &tile)| (tile.into(), 1, dim)).collect()
+                tile.iter().enumerate().map(|(dim, &tile)| (tile.into(), 1, dim)).collect_vec()
             }
             _ => return None,
         };
-        let shape: Vec<i64> = dims.iter().map(|&(tile, ..)| tile).collect();
+        let shape: Vec<i64> = dims.iter().map(|&(tile, ..)| tile).collect_vec();
         let extents = self.extents(array, strides.len());
         let strides = self.strides(&strides, made.group(2));
         let start = self.distance_from_start(made.operands[0], access);
@@ -185,7 +186,7 @@ impl ElementWriter<'_> {
                 self.widened(stride)
             }
         };
-        strides.iter().map(number).collect()
+        strides.iter().map(number).collect_vec()
     }
 
     /// Returns a constant tile of the shape of another one.

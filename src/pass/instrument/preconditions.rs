@@ -11,6 +11,7 @@
 //! implies a bound, a zero remainder implies a divisor. Of two equal values the earlier one
 //! replaces the other.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use crate::dtype::DType;
@@ -27,7 +28,7 @@ pub(crate) fn split_preconditions(module: &mut Module) -> Option<Module> {
         return None;
     }
     let checks = extract(module, body, &required);
-    let conditions: Vec<Value> = required.iter().map(|&id| module.op(id).operands[0]).collect();
+    let conditions: Vec<Value> = required.iter().map(|&id| module.op(id).operands[0]).collect_vec();
     module.block_mut(body).ops.retain(|id| !required.contains(id));
     conditions.into_iter().for_each(|condition| state_as_assumptions(module, body, condition));
     Some(checks)

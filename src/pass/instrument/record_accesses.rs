@@ -25,6 +25,7 @@
 //! **Limits.** Not recorded are elements of less than a byte, scratch memory, globals and multimem
 //! ops. Kernels that exchange tiles within a cluster have no log.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -52,10 +53,10 @@ pub(crate) fn record_accesses(module: &mut Module) {
             arrays.push(RecordedArray { param, bytes: access.bytes, classes: Vec::new() });
         }
     }
-    arrays.sort_by_key(|array| array.param);
+    crate::util::sort::by_key(&mut arrays, |array| array.param);
     for array in &mut arrays {
         let own = found.values().filter(|access| access.param == Some(array.param));
-        array.classes = own.map(|access| access.class).collect();
+        array.classes = own.map(|access| access.class).collect_vec();
         array.classes.sort_unstable();
         array.classes.dedup();
     }
@@ -75,7 +76,7 @@ pub(crate) fn record_accesses(module: &mut Module) {
         return;
     }
     let word = module.intern(Type::ptr(DType::I64));
-    let shadows = arrays.iter().map(|_| module.add_block_arg(body, word)).collect();
+    let shadows = arrays.iter().map(|_| module.add_block_arg(body, word)).collect_vec();
     let log = logged.as_ref().map(|_| module.add_block_arg(body, word));
     let mut recorder = Recorder {
         block: None,
@@ -110,7 +111,7 @@ fn logged(arrays: &[RecordedArray], found: &FxHashMap<OpId, Access>) -> Option<L
     let writes = !arrays.is_empty() || unknown().any(|access| access.class.writes);
     let addresses = writes && unknown().next().is_some();
     let is_logged = |array: &&RecordedArray| addresses || array.depends_on_order();
-    let mut params: Vec<usize> = arrays.iter().filter(is_logged).map(|array| array.param).collect();
+    let mut params: Vec<usize> = arrays.iter().filter(is_logged).map(|array| array.param).collect_vec();
     if addresses && unknown().any(|access| access.class.writes) {
         // It may write an array that the kernel only reads through its parameter.
         params.extend(found.values().filter_map(|access| access.param));
@@ -346,7 +347,7 @@ impl Recorder<'_> {
             Attr::AtomicMode(AtomicMode::Max),
         ];
         let types = [Type::tile(DType::I64, shape), Type::Token].map(|ty| self.writer.module.intern(ty));
-        let mask: Vec<Value> = mask.into_iter().collect();
+        let mask: Vec<Value> = mask.into_iter().collect_vec();
         self.writer.emit(Opcode::AtomicRmw, &[&[pointers], &[keys], &mask, &[]], attrs, vec![], &types);
     }
 }

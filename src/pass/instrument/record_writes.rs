@@ -17,6 +17,7 @@
 //! **Limits.** Not recorded are elements of less than a byte, memory of the tile block of more than
 //! [`MAX_SCRATCH`] elements, globals, multimem ops, tables of arrays, and addresses of no array.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::elements::{ElementWriter, Place, place_of};
@@ -55,8 +56,9 @@ pub(crate) fn record_writes(module: &mut Module) {
             arrays.push((WrittenArray { param, bytes: place.bytes }, place.base));
         }
     }
-    arrays.sort_by_key(|(array, _)| array.param);
-    let numbers: Vec<Value> = module.block(body).args.iter().copied().filter(|&arg| is_pointer(module, arg)).collect();
+    crate::util::sort::by_key(&mut arrays, |(array, _)| array.param);
+    let numbers: Vec<Value> =
+        module.block(body).args.iter().copied().filter(|&arg| is_pointer(module, arg)).collect_vec();
     let byte = module.intern(Type::ptr(DType::I8));
     let mut records = FxHashMap::default();
     for (_, base) in &arrays {
@@ -65,7 +67,7 @@ pub(crate) fn record_writes(module: &mut Module) {
     }
     let mut recorder = Recorder { writer: ElementWriter(OpWriter::new(module)), accesses, records };
     recorder.block(body);
-    let written = arrays.into_iter().map(|(array, _)| array).collect();
+    let written = arrays.into_iter().map(|(array, _)| array).collect_vec();
     let recording = module.recording.get_or_insert_with(|| Box::new(Recording::default()));
     recording.written = Some(written);
 }
@@ -147,7 +149,7 @@ impl Recorder<'_> {
         let mark = self.writer.number(DType::I8, mark);
         let marks = self.writer.splat_to(mark, &shape);
         let token = self.writer.module.intern(Type::Token);
-        let mask: Vec<Value> = mask.into_iter().collect();
+        let mask: Vec<Value> = mask.into_iter().collect_vec();
         let weak = vec![Attr::MemOrder(MemOrder::Weak)];
         self.writer.emit(Opcode::StorePtr, &[&[pointers], &[marks], &mask, &[]], weak, vec![], &[token]);
     }

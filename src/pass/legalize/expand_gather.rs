@@ -14,6 +14,7 @@ use crate::ir::{
 };
 use crate::pass::optimize;
 use crate::pass::transform::op_writer::OpWriter;
+use crate::util::collect::CollectVec as _;
 
 /// Elements of the source per loop iteration of a gather.
 const GATHERED: i64 = 32;
@@ -73,22 +74,22 @@ fn gather(ops: &mut OpWriter<'_>, op: &Op, values: &Substitution) -> Value {
             let masked = ops.emit_one(Opcode::AndI, &[at, mask], vec![], Elem::Num(DType::I32), &result);
             compare(ops, CmpPred::Ne, masked, zero)
         })
-        .collect();
+        .collect_vec();
     let take = |ops: &mut OpWriter<'_>, number: Value| {
         let zero = ops.number(DType::I32, 0);
-        let place: Vec<Value> = (0..own.len()).map(|d| if d == axis { number } else { zero }).collect();
-        let with = |extent: i64| (0..own.len()).map(|d| if d == axis { extent } else { own[d] }).collect::<Vec<_>>();
+        let place: Vec<Value> = (0..own.len()).map(|d| if d == axis { number } else { zero }).collect_vec();
+        let with = |extent: i64| (0..own.len()).map(|d| if d == axis { extent } else { own[d] }).collect_vec();
         let part = ops.extract_at(source, &place, &with(turn));
         let element = |element: i64| {
-            let place: Vec<i64> = (0..own.len()).map(|d| if d == axis { element } else { 0 }).collect();
+            let place: Vec<i64> = (0..own.len()).map(|d| if d == axis { element } else { 0 }).collect_vec();
             let one = ops.extract(part, &place, &with(1));
             ops.broadcast(one, &result)
         };
         // Each bit of the position halves the number of candidates.
-        let mut left: Vec<Value> = (0..turn).map(element).collect();
+        let mut left: Vec<Value> = (0..turn).map(element).collect_vec();
         for &bit in &bits {
             let pick = |pair: &[Value]| ops.emit_one(Opcode::Select, &[bit, pair[1], pair[0]], vec![], elem, &result);
-            left = left.chunks(2).map(pick).collect();
+            left = left.chunks(2).map(pick).collect_vec();
         }
         left[0]
     };

@@ -9,6 +9,7 @@
 
 use crate::dtype::DType;
 use crate::ir::{Attr, BlockId, Module, OpId, Opcode, Rounding, Substitution, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Expands block-scaled products: all, or only those whose operands have two types. Returns `None`
 /// if the module has none of them.
@@ -66,7 +67,7 @@ struct Expansion<'a> {
 impl Expansion<'_> {
     fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, dtype: DType, shape: &[i64]) -> Value {
         let ty = self.module.intern(Type::tile(dtype, shape));
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         let loc = self.module.op(self.op).loc;
         let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], loc);
         self.out.push(id);

@@ -9,6 +9,7 @@
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Op, OpId, Opcode, Substitution, Value};
 use crate::pass::transform::op_writer::{OpWriter, is_elementwise};
+use crate::util::collect::CollectVec as _;
 
 /// Returns true if the body combines each pair of arguments with one commutative op.
 pub(crate) fn is_commutative(module: &Module, body: BlockId) -> bool {
@@ -131,7 +132,8 @@ impl Tree<'_, '_> {
                 let second = self.combine(&second, &passed, &shape);
                 [first, second]
             };
-            tiles = (0..tiles.len()).map(|i| self.joined(both[0][i], both[1][i], [shape[0], run * inner])).collect();
+            tiles =
+                (0..tiles.len()).map(|i| self.joined(both[0][i], both[1][i], [shape[0], run * inner])).collect_vec();
             run *= 2;
         }
         self.shaped_as_results(&tiles)
@@ -142,7 +144,7 @@ impl Tree<'_, '_> {
         let whole = self.reshaped(tiles, &[rows, 2, half]);
         [0, 1].map(|number| {
             let parts: Vec<Value> =
-                whole.iter().map(|&tile| self.ops.extract(tile, &[0, number, 0], &[rows, 1, half])).collect();
+                whole.iter().map(|&tile| self.ops.extract(tile, &[0, number, 0], &[rows, 1, half])).collect_vec();
             self.reshaped(&parts, &[rows, half])
         })
     }
@@ -153,7 +155,7 @@ impl Tree<'_, '_> {
             let edge = ops.extract(tile, &[0, number, 0], &[shape[0], 1, shape[2]]);
             ops.broadcast(edge, &shape)
         };
-        tiles.iter().map(|&tile| stretched(self.ops, tile)).collect()
+        tiles.iter().map(|&tile| stretched(self.ops, tile)).collect_vec()
     }
 
     /// Concatenates two halves of each row.
@@ -168,7 +170,7 @@ impl Tree<'_, '_> {
     }
 
     fn reshaped(&mut self, tiles: &[Value], shape: &[i64]) -> Vec<Value> {
-        tiles.iter().map(|&tile| self.ops.reshape(tile, shape)).collect()
+        tiles.iter().map(|&tile| self.ops.reshape(tile, shape)).collect_vec()
     }
 
     /// Applies the function of the region elementwise to tiles of this shape. Its arguments are the

@@ -81,7 +81,7 @@ pub(super) fn determined(terms: &Terms, ranges: &Ranges, position: Term, len: i6
     let Some(form) = affine(terms, ranges, position) else { return Vec::new() };
     let size = |var: Var| ranges.get(&var).map(|&(lo, hi)| i128::from(hi) - i128::from(lo));
     let mut factors = form.factors;
-    factors.sort_by_key(|(_, factor)| factor.abs());
+    crate::util::sort::by_key(&mut factors, |(_, factor)| factor.abs());
     let (mut reach, mut vars) = (i128::from(len), Vec::new());
     for &(var, factor) in &factors {
         let Some(size) = size(var) else { return Vec::new() };

@@ -7,6 +7,7 @@
 //! Positions and conditions that depend on data are left out. This makes more accesses possible, so
 //! "none" remains true, and a found element is not certain.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::ControlFlow;
 
 use rustc_hash::FxHashMap;
@@ -47,7 +48,7 @@ enum PartConflict {
 
 /// Returns true if different positions of an array are different elements.
 fn is_injective(frame: &Frame) -> bool {
-    let mut dims: Vec<(i64, i64)> = frame.strides.iter().copied().zip(frame.extents.iter().copied()).collect();
+    let mut dims: Vec<(i64, i64)> = frame.strides.iter().copied().zip(frame.extents.iter().copied()).collect_vec();
     dims.sort_unstable();
     let mut reach = 1;
     dims.into_iter().filter(|&(_, extent)| extent > 1).all(|(stride, extent)| {
@@ -81,12 +82,12 @@ fn compared(terms: &Terms, ranges: &Ranges, a: &Access, b: &Access) -> Conflict 
     // The known conditions of each access, and the dimensions with known positions.
     let is_known = |term: Term| terms.data_of(term).is_none();
     let dims: Vec<usize> =
-        (0..a.dims.len()).filter(|&d| is_known(a.dims[d].start) && is_known(b.dims[d].start)).collect();
+        (0..a.dims.len()).filter(|&d| is_known(a.dims[d].start) && is_known(b.dims[d].start)).collect_vec();
     for access in [a, b] {
         unknown = unknown.or(access.unknown(terms).map(Reason::Data));
     }
     let known = |access: &Access| -> Vec<Term> {
-        access.conditions.iter().copied().filter(|&condition| is_known(condition)).collect()
+        access.conditions.iter().copied().filter(|&condition| is_known(condition)).collect_vec()
     };
     let sides = [Side::new(a, &own, known(a), &dims), Side::new(b, &other, known(b), &dims)];
     // The blocks of both sides are compared with each other, and variables of one access are in one
@@ -154,9 +155,9 @@ impl<'a> Side<'a> {
         Side {
             ranges,
             conditions,
-            starts: dims.iter().map(|d| of(d).start).collect(),
-            lens: dims.iter().map(|d| of(d).len).collect(),
-            extents: dims.iter().map(|d| of(d).extent).collect(),
+            starts: dims.iter().map(|d| of(d).start).collect_vec(),
+            lens: dims.iter().map(|d| of(d).len).collect_vec(),
+            extents: dims.iter().map(|d| of(d).extent).collect_vec(),
         }
     }
 }
@@ -170,10 +171,10 @@ struct JointPart {
 /// Returns the parts of two accesses. Tile blocks and compared dimensions join parts of both.
 fn joint_parts(terms: &Terms, sides: &[Side<'_>; 2], dims: usize) -> Vec<JointPart> {
     let mut joint: Vec<(Vec<Var>, JointPart)> = Vec::new();
-    let blocks: Vec<Vec<Var>> = (0..3).map(|axis| vec![Var::Block(axis)]).collect();
+    let blocks: Vec<Vec<Var>> = (0..3).map(|axis| vec![Var::Block(axis)]).collect_vec();
     for (number, side) in sides.iter().enumerate() {
         for part in parts(terms, &side.conditions, &side.starts, &blocks) {
-            let own: Vec<Var> = part.vars.iter().copied().filter(|var| matches!(var, Var::Block(_))).collect();
+            let own: Vec<Var> = part.vars.iter().copied().filter(|var| matches!(var, Var::Block(_))).collect_vec();
             let mut sides: [Part; 2] = Default::default();
             let positions = part.positions.clone();
             sides[number] = part;
@@ -195,7 +196,7 @@ fn joint_parts(terms: &Terms, sides: &[Side<'_>; 2], dims: usize) -> Vec<JointPa
             joint.push(joined);
         }
     }
-    let mut all: Vec<JointPart> = joint.into_iter().map(|(_, part)| part).collect();
+    let mut all: Vec<JointPart> = joint.into_iter().map(|(_, part)| part).collect_vec();
     for part in &mut all {
         part.dims.retain(|&dim| dim < dims);
         part.dims.sort_unstable();
@@ -213,7 +214,7 @@ type Places = Vec<(Vec<i64>, Blocks)>;
 
 fn places(terms: &Terms, side: &Side<'_>, part: &Part, dims: &[usize]) -> Option<Places> {
     let mut vars = part.vars.clone();
-    let starts: Vec<Term> = dims.iter().map(|&dim| side.starts[dim]).collect();
+    let starts: Vec<Term> = dims.iter().map(|&dim| side.starts[dim]).collect_vec();
     // A dimension of the other access may have no variables here.
     vars.extend(starts.iter().flat_map(|&start| terms.vars(start)).copied());
     vars.sort_unstable();
@@ -240,7 +241,7 @@ fn places(terms: &Terms, side: &Side<'_>, part: &Part, dims: &[usize]) -> Option
 
 fn part_conflict(terms: &Terms, sides: &[Side<'_>; 2], part: &JointPart) -> PartConflict {
     let lists: Vec<Option<Places>> =
-        (0..2).map(|number| places(terms, &sides[number], &part.sides[number], &part.dims)).collect();
+        (0..2).map(|number| places(terms, &sides[number], &part.sides[number], &part.dims)).collect_vec();
     if lists.iter().flatten().any(Vec::is_empty) {
         return PartConflict::Never;
     }
@@ -250,7 +251,7 @@ fn part_conflict(terms: &Terms, sides: &[Side<'_>; 2], part: &JointPart) -> Part
             .any(|number| matches!(solution(terms, sides[number].ranges, &part.sides[number].conditions), Ok(None)));
         return if never { PartConflict::Never } else { PartConflict::Undecided };
     };
-    let unit: Vec<i64> = (0..part.dims.len()).map(|d| common_unit(sides, part.dims[d], d, [own, other])).collect();
+    let unit: Vec<i64> = (0..part.dims.len()).map(|d| common_unit(sides, part.dims[d], d, [own, other])).collect_vec();
     let mut table: FxHashMap<Vec<i64>, Vec<Blocks>> = FxHashMap::default();
     let mut cells = 0;
     for (starts, blocks) in own {
@@ -276,7 +277,8 @@ fn part_conflict(terms: &Terms, sides: &[Side<'_>; 2], part: &JointPart) -> Part
                 }
             }
         });
-        let placed = |cell: &[i64]| part.dims.iter().copied().zip(cell.iter().zip(&unit).map(|(c, u)| c * u)).collect();
+        let placed =
+            |cell: &[i64]| part.dims.iter().copied().zip(cell.iter().zip(&unit).map(|(c, u)| c * u)).collect_vec();
         if let Some((first, cell)) = different {
             return PartConflict::Found { blocks: [first, *blocks], cells: placed(&cell), differ: true };
         }
@@ -287,7 +289,7 @@ fn part_conflict(terms: &Terms, sides: &[Side<'_>; 2], part: &JointPart) -> Part
     match equal {
         None => PartConflict::Never,
         Some((blocks, cell)) => {
-            let cells = part.dims.iter().copied().zip(cell.iter().zip(&unit).map(|(c, u)| c * u)).collect();
+            let cells = part.dims.iter().copied().zip(cell.iter().zip(&unit).map(|(c, u)| c * u)).collect_vec();
             PartConflict::Found { blocks, cells, differ: false }
         }
     }
@@ -337,7 +339,7 @@ fn each_cell(
     if *count > MAX_CELLS {
         return false;
     }
-    let mut cell: Vec<i64> = bounds.iter().map(|&(from, _)| from).collect();
+    let mut cell: Vec<i64> = bounds.iter().map(|&(from, _)| from).collect_vec();
     loop {
         visit(&cell);
         let Some(d) = (0..cell.len()).rev().find(|&d| cell[d] + 1 < bounds[d].1) else { return true };

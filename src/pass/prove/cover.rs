@@ -3,6 +3,7 @@
 //! 1. If one store covers the array in each independent part of its positions, it covers the array.
 //! 2. Otherwise the elements of all stores are marked one by one.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::ControlFlow;
 
 use rustc_hash::FxHashSet;
@@ -29,7 +30,7 @@ pub(super) fn check(terms: &mut Terms, ranges: &Ranges, stores: &[&Access], whol
     if whole.extents.contains(&0) {
         return Coverage::Complete;
     }
-    let exact: Vec<&Access> = stores.iter().copied().filter(|store| store.unknown(terms).is_none()).collect();
+    let exact: Vec<&Access> = stores.iter().copied().filter(|store| store.unknown(terms).is_none()).collect_vec();
     if exact.iter().any(|store| store.frame.as_ref() == Some(whole) && covers(terms, ranges, store)) {
         return Coverage::Complete;
     }
@@ -59,10 +60,10 @@ pub(super) fn check(terms: &mut Terms, ranges: &Ranges, stores: &[&Access], whol
 /// positions along its dimensions.
 fn covers(terms: &Terms, ranges: &Ranges, store: &Access) -> bool {
     let ranges = store.ranges(ranges);
-    let starts: Vec<Term> = store.dims.iter().map(|dim| dim.start).collect();
+    let starts: Vec<Term> = store.dims.iter().map(|dim| dim.start).collect_vec();
     parts(terms, &store.conditions, &starts, &[]).into_iter().all(|part| {
-        let dims: Vec<_> = part.positions.iter().map(|&position| store.dims[position]).collect();
-        let own: Vec<Term> = dims.iter().map(|dim| dim.start).collect();
+        let dims: Vec<_> = part.positions.iter().map(|&position| store.dims[position]).collect_vec();
+        let own: Vec<Term> = dims.iter().map(|dim| dim.start).collect_vec();
         let mut reached: FxHashSet<Vec<i64>> = FxHashSet::default();
         let outcome = enumerate(terms, &ranges, &part.vars, (&part.conditions, &own), &mut |_, starts| {
             // Tiles at multiples of their length count once; others do not count here.

@@ -3,6 +3,7 @@
 //! Terms are computed as soon as their last variable has a value. A condition that does not hold
 //! ends the enumeration of the variables after it.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::ControlFlow;
 
 use rustc_hash::FxHashMap;
@@ -75,7 +76,7 @@ pub(super) fn enumerate(
     }
     let mut run = Enumeration {
         vars: placed,
-        levels: (0..=vars.len()).map(|_| Level::default()).collect(),
+        levels: (0..=vars.len()).map(|_| Level::default()).collect_vec(),
         values: vec![0; vars.len()],
         outputs: Vec::new(),
         steps: 0,
@@ -89,7 +90,7 @@ pub(super) fn enumerate(
         let level = level_of(terms, vars, condition);
         run.levels[level].conditions.push(places[&condition]);
     }
-    run.outputs = outputs.iter().map(|output| places[output]).collect();
+    run.outputs = outputs.iter().map(|output| places[output]).collect_vec();
     match run.compute(0) {
         Some(true) => run.level(0),
         Some(false) => Outcome::Complete,
@@ -117,7 +118,7 @@ impl<'t> Enumeration<'t, '_, '_> {
             }
             Node::Data(..) => unreachable!("terms without data are enumerated"),
             Node::Apply(fun, bits, args) => {
-                let operands = args.iter().map(|&arg| self.place(terms, vars, arg, places)).collect();
+                let operands = args.iter().map(|&arg| self.place(terms, vars, arg, places)).collect_vec();
                 self.values.push(0);
                 let result = self.values.len() - 1;
                 let level = level_of(terms, vars, term);
@@ -147,7 +148,7 @@ impl<'t> Enumeration<'t, '_, '_> {
 
     fn level(&mut self, level: usize) -> Outcome {
         let Some(&((lo, hi), place)) = self.vars.get(level) else {
-            let outputs: Vec<i64> = self.outputs.iter().map(|&output| self.values[output]).collect();
+            let outputs: Vec<i64> = self.outputs.iter().map(|&output| self.values[output]).collect_vec();
             return match (self.visit)(&self.values[..self.vars.len()], &outputs) {
                 ControlFlow::Continue(()) => Outcome::Complete,
                 ControlFlow::Break(()) => Outcome::Stopped,

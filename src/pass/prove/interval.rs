@@ -4,6 +4,7 @@
 //! bounds of an expression are those of interval arithmetic; a result that may wrap has those of
 //! its type.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::term::{Fun, Node, Term, Terms, Var, evaluate};
@@ -120,7 +121,7 @@ impl<'t> Intervals<'t> {
             Node::Var(var) => self.ranges.get(var).copied().unwrap_or((i64::MIN, i64::MAX)),
             Node::Data(..) => (i64::MIN, i64::MAX),
             Node::Apply(fun, bits, args) => {
-                let operands: Vec<Interval> = args.iter().map(|&arg| self.of(arg)).collect();
+                let operands: Vec<Interval> = args.iter().map(|&arg| self.of(arg)).collect_vec();
                 if operands.iter().any(|(lo, hi)| lo > hi) {
                     return type_bounds(*bits);
                 }
@@ -134,7 +135,7 @@ impl<'t> Intervals<'t> {
 fn applied(fun: &Fun, bits: u32, of: &[Interval]) -> Interval {
     let any = type_bounds(bits);
     if of.iter().all(|(lo, hi)| lo == hi) {
-        let value = evaluate(fun, bits, &of.iter().map(|&(lo, _)| lo).collect::<Vec<_>>());
+        let value = evaluate(fun, bits, &of.iter().map(|&(lo, _)| lo).collect_vec());
         return (value, value);
     }
     let nonnegative = of.iter().all(|(lo, _)| *lo >= 0);

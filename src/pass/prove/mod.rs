@@ -37,6 +37,7 @@ mod values;
 mod verdict;
 mod walk;
 
+use crate::util::collect::CollectVec as _;
 pub(crate) use rowwise::check_rowwise;
 pub use symbolic::Symbol;
 pub(crate) use symbolic::SymbolicLaunch;
@@ -76,7 +77,7 @@ pub(crate) fn prove(
 ) -> Vec<(Property, Verdict)> {
     let mut prover = Prover::new(module, entry, grid, params, arguments);
     prover.accesses = distinct(std::mem::take(&mut prover.accesses));
-    properties.iter().map(|&property| (property, prover.verdict(property))).collect()
+    properties.iter().map(|&property| (property, prover.verdict(property))).collect_vec()
 }
 
 /// Decides properties of a verified entry for all values of the symbols of a launch that satisfy
@@ -97,7 +98,7 @@ pub(crate) fn prove_for_all(
         None => (property, Verdict::Proved),
         Some(reason) => (property, unknown(module, reason)),
     };
-    Some(properties.iter().map(verdict).collect())
+    Some(properties.iter().map(verdict).collect_vec())
 }
 
 /// Returns the verdict about [`Property::Bounds`]. After a proof, removes the bounds checks that no
@@ -286,7 +287,7 @@ impl<'m> Prover<'m> {
         let mut unknown = None;
         let is_candidate =
             |access: &&Access| access.root != Root::Scratch && (!stores_alone || access.kind == Kind::Store);
-        let candidates: Vec<Access> = self.accesses.iter().filter(is_candidate).cloned().collect();
+        let candidates: Vec<Access> = self.accesses.iter().filter(is_candidate).cloned().collect_vec();
         for (number, a) in candidates.iter().enumerate() {
             for b in &candidates[number..] {
                 let writes = a.kind != Kind::Load || b.kind != Kind::Load;
@@ -336,13 +337,13 @@ impl<'m> Prover<'m> {
     fn covers(&mut self) -> Verdict {
         let mut unknown = None;
         let mut roots: Vec<Root> =
-            self.accesses.iter().filter(|access| access.kind == Kind::Store).map(|access| access.root).collect();
+            self.accesses.iter().filter(|access| access.kind == Kind::Store).map(|access| access.root).collect_vec();
         roots.sort_unstable();
         roots.dedup();
         for root in roots {
             let (whole, accesses) = (self.whole(root), std::mem::take(&mut self.accesses));
             let stores: Vec<&Access> =
-                accesses.iter().filter(|access| access.kind == Kind::Store && access.root == root).collect();
+                accesses.iter().filter(|access| access.kind == Kind::Store && access.root == root).collect_vec();
             let walk = &mut self.walk;
             let result = match (root, &whole) {
                 (Root::Scratch, _) => Coverage::Complete,

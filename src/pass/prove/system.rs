@@ -3,6 +3,7 @@
 //! Terms without common variables are independent: their values combine freely. The number of
 //! combinations of a part is the product of the ranges of its own variables alone.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::ControlFlow;
 
 use super::enumerate::{Outcome, enumerate};
@@ -54,7 +55,7 @@ pub(super) fn solution(terms: &Terms, ranges: &Ranges, conditions: &[Term]) -> R
     for part in parts(terms, conditions, &[], &[]) {
         let mut found = None;
         let outcome = enumerate(terms, ranges, &part.vars, (&part.conditions, &[]), &mut |values, _| {
-            found = Some(part.vars.iter().copied().zip(values.iter().copied()).collect::<Vec<_>>());
+            found = Some(part.vars.iter().copied().zip(values.iter().copied()).collect_vec());
             ControlFlow::Break(())
         });
         match (outcome, found) {

@@ -5,6 +5,7 @@
 //! IR: results wrap to the width of the type, a quotient by zero is 0, and a remainder by zero is
 //! the dividend. The value of a term is the signed number of its bits; a condition is 0 or 1.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Arc;
 
 use indexmap::IndexSet;
@@ -118,7 +119,7 @@ impl Terms {
     }
 
     fn union(&self, args: &[Term]) -> Arc<[Var]> {
-        let mut all: Vec<Var> = args.iter().flat_map(|&arg| self.vars(arg).iter().copied()).collect();
+        let mut all: Vec<Var> = args.iter().flat_map(|&arg| self.vars(arg).iter().copied()).collect_vec();
         all.sort_unstable();
         all.dedup();
         all.into()
@@ -239,11 +240,11 @@ impl Terms {
             Node::Constant(_) => term,
             Node::Var(var) => by[&var],
             Node::Data(value, args) => {
-                let args = args.into_iter().map(|arg| self.substitute_with(arg, by, done)).collect();
+                let args = args.into_iter().map(|arg| self.substitute_with(arg, by, done)).collect_vec();
                 self.data(value, args)
             }
             Node::Apply(fun, bits, args) => {
-                let args: Vec<Term> = args.into_iter().map(|arg| self.substitute_with(arg, by, done)).collect();
+                let args: Vec<Term> = args.into_iter().map(|arg| self.substitute_with(arg, by, done)).collect_vec();
                 self.apply(fun, bits, &args)
             }
         };

@@ -3,6 +3,7 @@
 //! The term of a tile is a function of the lane variables, one for each axis of more than one
 //! element.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -60,7 +61,7 @@ impl<'m> Values<'m> {
         }
         let (mut args, mut root) = (Vec::new(), None);
         if let Some((elem, shape)) = self.module.ty(value).as_tile() {
-            args = shape.iter().enumerate().map(|(axis, &extent)| lane(&mut self.terms, axis, extent)).collect();
+            args = shape.iter().enumerate().map(|(axis, &extent)| lane(&mut self.terms, axis, extent)).collect_vec();
             root = matches!(elem, Elem::Ptr { .. }).then_some(Root::Unknown(value));
         }
         Meaning { root, term: self.terms.data(value, args) }
@@ -160,9 +161,9 @@ impl<'m> Values<'m> {
         let Some((_, frame)) = self.frame(op.operands[0]) else { return };
         let counts: Vec<(Term, i32)> = match self.module.ty(op.operands[0]) {
             Type::PartitionView { tile: step, dim_map, .. } | Type::StridedView { traversal: step, dim_map, .. } => {
-                step.iter().zip(dim_map).map(|(&step, &dim)| (frame.extent_terms[dim as usize], step)).collect()
+                step.iter().zip(dim_map).map(|(&step, &dim)| (frame.extent_terms[dim as usize], step)).collect_vec()
             }
-            _ => frame.extent_terms.into_iter().map(|extent| (extent, 1)).collect(),
+            _ => frame.extent_terms.into_iter().map(|extent| (extent, 1)).collect_vec(),
         };
         for (&result, (extent, step)) in op.results.iter().zip(counts) {
             let step = self.terms.constant(step.into());
@@ -230,7 +231,7 @@ impl<'m> Values<'m> {
     pub fn lanes_of(&mut self, op: &Op) -> FxHashMap<Var, Term> {
         let shape = self.module.shape(op.results[0]);
         let from = self.module.shape(op.operands[0]);
-        let lanes: Vec<Term> = shape.iter().enumerate().map(|(axis, &n)| lane(&mut self.terms, axis, n)).collect();
+        let lanes: Vec<Term> = shape.iter().enumerate().map(|(axis, &n)| lane(&mut self.terms, axis, n)).collect_vec();
         let mut by: FxHashMap<Var, Term> = FxHashMap::default();
         match op.code {
             Opcode::Permute => {
@@ -306,7 +307,7 @@ impl<'m> Values<'m> {
     fn arithmetic(&mut self, op: &Op, bits: u32) -> Option<Term> {
         let fun = function(op, || self.bits(op.operands[0]))?;
         let of = self.bits(op.operands[0])?;
-        let args: Vec<Term> = op.operands.iter().map(|&operand| self.term(operand)).collect();
+        let args: Vec<Term> = op.operands.iter().map(|&operand| self.term(operand)).collect_vec();
         let bits = if matches!(fun, Fun::Compare(..)) { of } else { bits };
         Some(self.terms.apply(fun, bits, &args))
     }

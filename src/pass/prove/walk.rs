@@ -6,6 +6,7 @@
 //!    those that each iteration increments by the same number. All other carried values are
 //!    unknown.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::access::{Access, Dim, Frame, Kind, Root};
@@ -174,7 +175,7 @@ impl<'m> Walk<'m> {
                 .flatten()
                 .filter_map(|list| list.get(position))
                 .map(|&v| self.values.meaning(v))
-                .collect();
+                .collect_vec();
             match *all.as_slice() {
                 [only] => self.values.set(result, only),
                 [a, b] if a.root == b.root && self.values.bits(result).is_some() => {
@@ -207,8 +208,8 @@ impl<'m> Walk<'m> {
         for &arg in carried {
             self.values.forget(arg);
         }
-        let first: Vec<Meaning> = inits.iter().map(|&init| self.values.meaning(init)).collect();
-        let before: Vec<Meaning> = carried.iter().map(|&arg| self.values.meaning(arg)).collect();
+        let first: Vec<Meaning> = inits.iter().map(|&init| self.values.meaning(init)).collect_vec();
+        let before: Vec<Meaning> = carried.iter().map(|&arg| self.values.meaning(arg)).collect_vec();
         self.records = false;
         self.block(body);
         self.records = records;
@@ -248,7 +249,7 @@ impl<'m> Walk<'m> {
         }
         let unknown = Some(self.first_of(body));
         let leaving = exits.into_iter().filter(|exit| exit.target.is_none());
-        leaving.map(|exit| Exit { unknown, ..exit }).collect()
+        leaving.map(|exit| Exit { unknown, ..exit }).collect_vec()
     }
 
     fn first_of(&self, body: BlockId) -> Value {
@@ -298,7 +299,7 @@ impl<'m> Walk<'m> {
             _ => return None,
         };
         let loop_vars: Vec<Var> =
-            self.loops.last().and_then(|id| self.iterations.get(id)).copied().into_iter().collect();
+            self.loops.last().and_then(|id| self.iterations.get(id)).copied().into_iter().collect_vec();
         let varies = terms.vars(step).iter().any(|var| loop_vars.contains(var));
         let depends = terms.data_of(step).is_some();
         let same_root = next.root == before.root;
@@ -429,7 +430,7 @@ impl<'m> Walk<'m> {
         };
         let zero = self.values.terms.constant(0);
         let whole = |d: usize| Dim { start: zero, len: 1, extent: extents[d], stride: strides[d], inbounds: false };
-        access.dims = (0..extents.len()).map(whole).collect();
+        access.dims = (0..extents.len()).map(whole).collect_vec();
         for (axis, &index) in op.operand_group("index").iter().enumerate() {
             let d = dim_map.map_or(axis, |map| map[axis] as usize);
             access.axes.push(d);
@@ -476,7 +477,7 @@ impl<'m> Walk<'m> {
         let mut access = self.access(id, kind, root?);
         let (Elem::Ptr { pointee, .. }, shape) = module.ty(pointers).as_tile()? else { return None };
         access.bits = pointee.storage_bits();
-        access.lanes = shape.iter().enumerate().map(|(axis, &n)| (Var::Lane(axis as u8), n)).collect();
+        access.lanes = shape.iter().enumerate().map(|(axis, &n)| (Var::Lane(axis as u8), n)).collect_vec();
         if let Some(&mask) = op.operand_group("mask").first() {
             let mask = self.values.term(mask);
             access.conditions.push(mask);

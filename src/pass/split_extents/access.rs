@@ -5,6 +5,7 @@ use super::extents::{Grid, is_split};
 use super::state::Splitter;
 use crate::dtype::DType;
 use crate::ir::{Attr, Elem, Op, Opcode, Sign, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Index transformation of an axis of a box view. The first element is
 /// `(index * factor + start) * step`.
@@ -44,7 +45,7 @@ impl Splitter<'_> {
                 let id = self.ops.emit(code, &[&[tensor]], vec![], vec![], &[ty]);
                 self.ops.module.op(id).results[0]
             })
-            .collect();
+            .collect_vec();
         self.views.insert(op.results[0], views.into());
     }
 
@@ -52,7 +53,7 @@ impl Splitter<'_> {
     /// its view has the same index space.
     pub fn index_space(&mut self, op: &Op) {
         let view = self.views[&op.operands[0]][0];
-        let types: Vec<_> = op.results.iter().map(|&result| self.ops.module.ty_id(result)).collect();
+        let types: Vec<_> = op.results.iter().map(|&result| self.ops.module.ty_id(result)).collect_vec();
         let id = self.ops.emit(op.code, &[&[view]], vec![], vec![], &types);
         let counts = self.ops.module.op(id).results.clone();
         op.results.iter().zip(counts).for_each(|(&result, count)| self.set(result, [count]));
@@ -77,18 +78,18 @@ impl Splitter<'_> {
                 .iter()
                 .enumerate()
                 .map(|(axis, part)| self.index(&ty, axis, part, place, starts[axis]))
-                .collect();
-            let token: Vec<Value> = op.operand_group("token").iter().map(|&token| self.one(token)).collect();
+                .collect_vec();
+            let token: Vec<Value> = op.operand_group("token").iter().map(|&token| self.one(token)).collect_vec();
             let groups: Vec<Vec<Value>> = names
                 .iter()
                 .map(|group| match group.name {
                     "view" => vec![views[number]],
                     "index" => index.clone(),
                     "token" => token.clone(),
-                    _ => stored.iter().map(|boxes| boxes[number]).collect(),
+                    _ => stored.iter().map(|boxes| boxes[number]).collect_vec(),
                 })
-                .collect();
-            let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
+                .collect_vec();
+            let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect_vec();
             self.copy(op, &groups, number, &mut results);
         }
         self.finish_access(op, results);
@@ -108,10 +109,10 @@ impl Splitter<'_> {
                         "token" => self.one(value),
                         _ => self.get(value).boxes[number],
                     };
-                    op.operand_group(group.name).iter().map(own).collect()
+                    op.operand_group(group.name).iter().map(own).collect_vec()
                 })
-                .collect();
-            let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
+                .collect_vec();
+            let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect_vec();
             self.copy(op, &groups, number, &mut results);
         }
         self.finish_access(op, results);
@@ -126,7 +127,7 @@ impl Splitter<'_> {
                 let types = self.types(result);
                 if types.len() == 1 { types[0] } else { types[number] }
             })
-            .collect();
+            .collect_vec();
         let id = self.ops.emit(op.code, groups, op.attrs.clone(), vec![], &types);
         let made = self.ops.module.op(id).results.clone();
         results.iter_mut().zip(made).for_each(|(list, value)| list.push(value));
@@ -161,9 +162,9 @@ impl Splitter<'_> {
                             false => value,
                         }
                     })
-                    .collect()
+                    .collect_vec()
             })
-            .collect()
+            .collect_vec()
     }
 
     /// Returns the index of a box along an axis of its view.
@@ -200,7 +201,7 @@ impl Splitter<'_> {
 fn tile_of(view: &Type) -> Vec<i64> {
     match view {
         Type::PartitionView { tile, .. } | Type::StridedView { tile, .. } | Type::GatherScatterView { tile, .. } => {
-            tile.iter().map(|&extent| extent.into()).collect()
+            tile.iter().map(|&extent| extent.into()).collect_vec()
         }
         _ => unreachable!("a view of tiles"),
     }
@@ -209,11 +210,11 @@ fn tile_of(view: &Type) -> Vec<i64> {
 /// Returns the type of the view of one box. Along axes that are not split, the step between tiles
 /// is unchanged.
 fn box_view(view: &Type, starts: &[i64], extents: &[i64]) -> Type {
-    let tile: Vec<i32> = extents.iter().map(|&extent| extent as i32).collect();
+    let tile: Vec<i32> = extents.iter().map(|&extent| extent as i32).collect_vec();
     let steps = |traversal: &[i32]| -> Vec<i32> {
         let step =
             |(&each, &start): (&i32, &i64)| if start == 0 { each } else { stride(each.into(), start).step as i32 };
-        traversal.iter().zip(starts).map(step).collect()
+        traversal.iter().zip(starts).map(step).collect_vec()
     };
     let (traversal, tensor, dim_map, padding) = match view {
         Type::PartitionView { tile: whole, view, dim_map, padding } => (steps(whole), *view, dim_map, *padding),

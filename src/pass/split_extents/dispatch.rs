@@ -4,6 +4,7 @@ use super::access::is_split_view;
 use super::extents::{Grid, is_split};
 use super::state::Splitter;
 use crate::ir::{BlockId, Op, OpId, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Splits the ops of a block.
 pub fn block(splitter: &mut Splitter<'_>, block: BlockId) {
@@ -74,7 +75,7 @@ fn has_split_values(splitter: &Splitter<'_>, op: &Op) -> bool {
 
 /// Splits an elementwise op.
 fn box_by_box(splitter: &mut Splitter<'_>, op: &Op) {
-    let tiles: Vec<_> = op.operands.iter().map(|&value| splitter.get(value)).collect();
+    let tiles: Vec<_> = op.operands.iter().map(|&value| splitter.get(value)).collect_vec();
     let elem = splitter.ops.elem(op.results[0]);
     let grid = Grid::new(&splitter.ops.shape(op.results[0]));
     let boxes: Vec<Value> = grid
@@ -82,10 +83,10 @@ fn box_by_box(splitter: &mut Splitter<'_>, op: &Op) {
         .iter()
         .enumerate()
         .map(|(number, place)| {
-            let operands: Vec<Value> = tiles.iter().map(|tile| tile.boxes[number]).collect();
+            let operands: Vec<Value> = tiles.iter().map(|tile| tile.boxes[number]).collect_vec();
             splitter.ops.emit_one(op.code, &operands, op.attrs.clone(), elem, &grid.extents(place))
         })
-        .collect();
+        .collect_vec();
     splitter.set(op.results[0], boxes);
 }
 
@@ -93,7 +94,7 @@ fn box_by_box(splitter: &mut Splitter<'_>, op: &Op) {
 /// order. Scales are split like their operands. The products remain parts of one MMA.
 fn product(splitter: &mut Splitter<'_>, id: OpId, op: &Op) {
     let [a, b, acc] = [0, 1, 2].map(|i| splitter.get(op.operands[i]));
-    let scales: Vec<_> = op.operands[3..].iter().map(|&value| splitter.get(value)).collect();
+    let scales: Vec<_> = op.operands[3..].iter().map(|&value| splitter.get(value)).collect_vec();
     let ([left, right], grid) = ([a.grid(), b.grid()], acc.grid());
     let batch = acc.shape.len() - 2;
     let boxes: Vec<Value> = grid
@@ -111,17 +112,17 @@ fn product(splitter: &mut Splitter<'_>, id: OpId, op: &Op) {
                 sum
             })
         })
-        .collect();
+        .collect_vec();
     splitter.set(op.results[0], boxes);
 }
 
 /// Splits an assertion. The values of its message belong to its elements, or are scalars.
 fn assertion(splitter: &mut Splitter<'_>, op: &Op) {
     let condition = splitter.get(op.operands[0]);
-    let values: Vec<_> = op.group(1).iter().map(|&value| splitter.get(value)).collect();
+    let values: Vec<_> = op.group(1).iter().map(|&value| splitter.get(value)).collect_vec();
     for (number, &part) in condition.boxes.iter().enumerate() {
         let args: Vec<Value> =
-            values.iter().map(|tile| tile.boxes[if tile.boxes.len() == 1 { 0 } else { number }]).collect();
+            values.iter().map(|tile| tile.boxes[if tile.boxes.len() == 1 { 0 } else { number }]).collect_vec();
         splitter.ops.emit(op.code, &[&[part], &args], op.attrs.clone(), vec![], &[]);
     }
 }

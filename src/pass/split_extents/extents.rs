@@ -1,10 +1,11 @@
 //! Decomposition of extents into powers of two, the largest one first.
 
+use crate::util::collect::CollectVec as _;
 /// Returns start and length of each part of an extent.
 pub fn powers_of_two(extent: i64) -> Vec<(i64, i64)> {
     let lengths = (0..63).rev().map(|bit| 1 << bit).filter(|bit| extent & bit != 0);
     // The start of a part is the sum of all larger parts.
-    lengths.map(|length| (extent & !(2 * length - 1), length)).collect()
+    lengths.map(|length| (extent & !(2 * length - 1), length)).collect_vec()
 }
 
 /// Returns true if a shape has an extent that is split.
@@ -20,7 +21,7 @@ pub struct Grid {
 
 impl Grid {
     pub fn new(shape: &[i64]) -> Grid {
-        Grid { axes: shape.iter().map(|&extent| powers_of_two(extent)).collect() }
+        Grid { axes: shape.iter().map(|&extent| powers_of_two(extent)).collect_vec() }
     }
 
     /// Returns the number of parts along an axis.
@@ -35,10 +36,10 @@ impl Grid {
 
     /// Returns the coordinates of all boxes in order: the index of the part along each axis.
     pub fn places(&self) -> Vec<Vec<usize>> {
-        let counts: Vec<usize> = self.axes.iter().map(Vec::len).collect();
+        let counts: Vec<usize> = self.axes.iter().map(Vec::len).collect_vec();
         let mut all = vec![Vec::new()];
         for count in counts {
-            all = all.into_iter().flat_map(|place| (0..count).map(move |n| [&place[..], &[n]].concat())).collect();
+            all = all.into_iter().flat_map(|place| (0..count).map(move |n| [&place[..], &[n]].concat())).collect_vec();
         }
         all
     }
@@ -50,18 +51,18 @@ impl Grid {
 
     /// Returns the start of the box at these coordinates.
     pub fn starts(&self, place: &[usize]) -> Vec<i64> {
-        place.iter().zip(&self.axes).map(|(&number, parts)| parts[number].0).collect()
+        place.iter().zip(&self.axes).map(|(&number, parts)| parts[number].0).collect_vec()
     }
 
     /// Returns the extents of the box at these coordinates.
     pub fn extents(&self, place: &[usize]) -> Vec<i64> {
-        place.iter().zip(&self.axes).map(|(&number, parts)| parts[number].1).collect()
+        place.iter().zip(&self.axes).map(|(&number, parts)| parts[number].1).collect_vec()
     }
 
     /// Returns the coordinates of the first box along an axis, for all coordinates along the other
     /// axes.
     pub fn places_across(&self, axis: usize) -> Vec<Vec<usize>> {
-        self.places().into_iter().filter(|place| place[axis] == 0).collect()
+        self.places().into_iter().filter(|place| place[axis] == 0).collect_vec()
     }
 }
 

@@ -4,6 +4,7 @@
 use super::state::Splitter;
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Op, Opcode, Sign, Value};
+use crate::util::collect::CollectVec as _;
 
 impl Splitter<'_> {
     /// Splits `gather`. The result is an element of the last box along the axis that begins at or
@@ -35,7 +36,7 @@ impl Splitter<'_> {
             }
             found.expect("a box")
         };
-        let boxes: Vec<Value> = to.places().iter().zip(&*positions.boxes).map(look_up).collect();
+        let boxes: Vec<Value> = to.places().iter().zip(&*positions.boxes).map(look_up).collect_vec();
         self.set(op.results[0], boxes);
     }
 
@@ -44,11 +45,11 @@ impl Splitter<'_> {
         let source = self.get(op.operands[0]);
         let size = self.ops.shape(op.results[0])[0];
         let exchanged = |(place, &part): (&Vec<usize>, &Value)| {
-            let extents: Vec<i64> = std::iter::once(size).chain(source.grid().extents(place)).collect();
+            let extents: Vec<i64> = std::iter::once(size).chain(source.grid().extents(place)).collect_vec();
             self.ops.emit_one(op.code, &[part], vec![], source.elem, &extents)
         };
         let places = source.grid().places();
-        let boxes: Vec<Value> = places.iter().zip(&*source.boxes).map(exchanged).collect();
+        let boxes: Vec<Value> = places.iter().zip(&*source.boxes).map(exchanged).collect_vec();
         self.set(op.results[0], boxes);
     }
 
@@ -60,7 +61,7 @@ impl Splitter<'_> {
                 let from_start = splitter.minus(part, starts[0]);
                 splitter.ops.emit_one(op.code, &[from_start], vec![], Elem::Num(DType::I32), extents)
             };
-            let counts: Vec<Value> = source.boxes.iter().map(count).collect();
+            let counts: Vec<Value> = source.boxes.iter().map(count).collect_vec();
             counts.into_iter().reduce(|a, b| splitter.ops.int_op(Opcode::AddI, a, b)).expect("a box")
         });
     }

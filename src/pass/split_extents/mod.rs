@@ -25,6 +25,7 @@ mod state;
 use super::optimize;
 use crate::error::Diagnostic;
 use crate::ir::{BlockId, Module, Type};
+use crate::util::collect::CollectVec as _;
 use state::Splitter;
 
 /// Returns the verified module with split tiles, or `None` if all extents are powers of two.
@@ -39,7 +40,7 @@ pub fn run(module: &Module, in_strips: bool) -> Result<Option<Module>, Vec<Diagn
         return Ok(None);
     }
     let mut module = module.clone();
-    let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let bodies: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     let mut splitter = Splitter::new(&mut module, in_strips);
     bodies.into_iter().for_each(|body| dispatch::block(&mut splitter, body));
     splitter.finish()?;

@@ -5,6 +5,7 @@ use super::state::{SplitTile, Splitter};
 use crate::ir::{Op, Opcode, Substitution, Type, Value};
 use crate::pass::is_commutative;
 use crate::pass::transform::op_writer::is_elementwise;
+use crate::util::collect::CollectVec as _;
 
 impl Splitter<'_> {
     /// Splits `reduce`.
@@ -25,7 +26,7 @@ impl Splitter<'_> {
             end.remove(axis);
             for number in 0..grid.count(axis) {
                 place[axis] = number;
-                let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[grid.index(&place)]).collect();
+                let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[grid.index(&place)]).collect_vec();
                 let mut shape = end.clone();
                 let within = if combines_boxes {
                     shape.insert(axis, last);
@@ -56,24 +57,25 @@ impl Splitter<'_> {
             return;
         }
         let grid = tiles[0].grid();
-        let mut results: Vec<Vec<Value>> = tiles.iter().map(|tile| tile.boxes.to_vec()).collect();
+        let mut results: Vec<Vec<Value>> = tiles.iter().map(|tile| tile.boxes.to_vec()).collect_vec();
         for mut place in grid.places_across(axis) {
             let mut carried: Option<Vec<Value>> = None;
             let count = grid.count(axis);
             for turn in 0..count {
                 place[axis] = if op.reverse() { count - 1 - turn } else { turn };
                 let (index, shape) = (grid.index(&place), grid.extents(&place));
-                let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[index]).collect();
+                let boxes: Vec<Value> = tiles.iter().map(|tile| tile.boxes[index]).collect_vec();
                 let mut values = self.reduce_boxes(op, &boxes, &shape);
                 if let Some(carried) = carried {
-                    let passed: Vec<Value> = carried.iter().map(|&value| self.ops.broadcast(value, &shape)).collect();
+                    let passed: Vec<Value> =
+                        carried.iter().map(|&value| self.ops.broadcast(value, &shape)).collect_vec();
                     values = self.combine(op.regions[0], &values, &passed, &shape);
                 }
                 let mut ends = vec![0; shape.len()];
                 ends[axis] = if op.reverse() { 0 } else { shape[axis] - 1 };
                 let mut edge = shape.clone();
                 edge[axis] = 1;
-                carried = Some(values.iter().map(|&value| self.ops.extract(value, &ends, &edge)).collect());
+                carried = Some(values.iter().map(|&value| self.ops.extract(value, &ends, &edge)).collect_vec());
                 for (list, value) in results.iter_mut().zip(values) {
                     list[index] = value;
                 }
@@ -83,7 +85,7 @@ impl Splitter<'_> {
     }
 
     fn tiles(&self, op: &Op) -> Vec<SplitTile> {
-        op.operands.iter().map(|&value| self.get(value)).collect()
+        op.operands.iter().map(|&value| self.get(value)).collect_vec()
     }
 
     /// Reduces boxes along the axis to the extent that `shape` has there. Each element combines the
@@ -100,7 +102,7 @@ impl Splitter<'_> {
             let elem = self.ops.elem(tile);
             self.ops.emit_one(Opcode::Reshape, &[tile], vec![], elem, &strips)
         };
-        let boxes: Vec<Value> = boxes.iter().map(each).collect();
+        let boxes: Vec<Value> = boxes.iter().map(each).collect_vec();
         self.reduce_boxes(op, &boxes, shape)
     }
 
@@ -108,8 +110,8 @@ impl Splitter<'_> {
     fn reduce_boxes(&mut self, op: &Op, boxes: &[Value], shape: &[i64]) -> Vec<Value> {
         let region = self.ops.module.clone_block(op.regions[0], &mut Substitution::new());
         let tile = |elem| Type::Tile { elem, shape: shape.to_vec() };
-        let types: Vec<Type> = boxes.iter().map(|&value| tile(self.ops.elem(value))).collect();
-        let types: Vec<_> = types.into_iter().map(|ty| self.ops.module.intern(ty)).collect();
+        let types: Vec<Type> = boxes.iter().map(|&value| tile(self.ops.elem(value))).collect_vec();
+        let types: Vec<_> = types.into_iter().map(|ty| self.ops.module.intern(ty)).collect_vec();
         let id = self.ops.emit(op.code, &[boxes], op.attrs.clone(), vec![region], &types);
         self.ops.module.op(id).results.clone()
     }

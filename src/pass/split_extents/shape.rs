@@ -1,5 +1,6 @@
 //! Ops that create tiles or move their elements.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::extents::{Grid, Traversal, is_split};
@@ -56,10 +57,10 @@ impl Splitter<'_> {
             .iter()
             .map(|place| {
                 let at: Vec<usize> =
-                    place.iter().zip(&source.shape).map(|(&n, &extent)| if extent == 1 { 0 } else { n }).collect();
+                    place.iter().zip(&source.shape).map(|(&n, &extent)| if extent == 1 { 0 } else { n }).collect_vec();
                 self.ops.broadcast(source.boxes[from.index(&at)], &target.extents(place))
             })
-            .collect();
+            .collect_vec();
         self.set(op.results[0], boxes);
     }
 
@@ -84,7 +85,7 @@ impl Splitter<'_> {
                     &target.extents(place),
                 )
             })
-            .collect();
+            .collect_vec();
         self.set(op.results[0], boxes);
     }
 
@@ -155,7 +156,8 @@ impl Splitter<'_> {
         if count > MAX_PIECES {
             return None;
         }
-        let pieces: Vec<SplitTile> = (0..count).map(|n| self.piece(source, head, tail, n * length, length)).collect();
+        let pieces: Vec<SplitTile> =
+            (0..count).map(|n| self.piece(source, head, tail, n * length, length)).collect_vec();
         let last = head + outer.iter().rposition(|&extent| extent > 1).unwrap_or(0);
         let mut shape = to.to_vec();
         shape[head..to.len() - tail].fill(1);
@@ -166,7 +168,7 @@ impl Splitter<'_> {
             pieces.iter().map(|piece| self.reshaped(piece, &shape)).collect::<Option<_>>()?;
         for axis in (head..to.len() - tail).rev() {
             let each = (to[axis] / pieces[0].shape[axis]) as usize;
-            pieces = pieces.chunks(each).map(|row| self.concat(row, axis)).collect();
+            pieces = pieces.chunks(each).map(|row| self.concat(row, axis)).collect_vec();
         }
         pieces.into_iter().next()
     }
@@ -191,7 +193,7 @@ impl Splitter<'_> {
     pub fn extract_tile(&mut self, op: &Op) {
         let (operands, to) = (op.operands.clone(), self.ops.shape(op.results[0]));
         let mut tile = self.get(operands[0]);
-        let mut rest: Vec<Value> = operands[1..].iter().map(|&index| self.one(index)).collect();
+        let mut rest: Vec<Value> = operands[1..].iter().map(|&index| self.one(index)).collect_vec();
         for axis in 0..to.len() {
             if !is_split(&[tile.shape[axis], to[axis]]) {
                 continue;
@@ -211,7 +213,7 @@ impl Splitter<'_> {
         }
         let grid = Grid::new(&to);
         let pairs: Vec<(Value, Vec<i64>)> =
-            tile.boxes.iter().copied().zip(grid.places().iter().map(|place| grid.extents(place))).collect();
+            tile.boxes.iter().copied().zip(grid.places().iter().map(|place| grid.extents(place))).collect_vec();
         let boxes: Vec<Value> = pairs
             .into_iter()
             .map(
@@ -219,21 +221,21 @@ impl Splitter<'_> {
                     if self.ops.shape(tile) == shape { tile } else { self.ops.extract_at(tile, &rest, &shape) }
                 },
             )
-            .collect();
+            .collect_vec();
         self.set(op.results[0], boxes);
     }
 
     /// Splits `insert`.
     pub fn insert_tile(&mut self, op: &Op) {
         let (source, target) = (self.get(op.operands[0]), self.get(op.operands[1]));
-        let indices: Vec<Value> = op.operands[2..].iter().map(|&index| self.one(index)).collect();
-        let axes: Vec<usize> = (0..target.shape.len()).filter(|&axis| is_split(&[target.shape[axis]])).collect();
+        let indices: Vec<Value> = op.operands[2..].iter().map(|&index| self.one(index)).collect_vec();
+        let axes: Vec<usize> = (0..target.shape.len()).filter(|&axis| is_split(&[target.shape[axis]])).collect_vec();
         if axes.iter().all(|&axis| source.shape[axis].count_ones() == 1) {
             let boxes = self.insert_by_box(&source, &target, &indices, &axes);
             return self.set(op.results[0], boxes);
         }
         let starts: Vec<(usize, Option<i64>)> =
-            axes.iter().map(|&axis| (axis, self.constant_scalar(indices[axis]))).collect();
+            axes.iter().map(|&axis| (axis, self.constant_scalar(indices[axis]))).collect_vec();
         let unknown = starts.iter().filter(|(_, constant_scalar)| constant_scalar.is_none());
         let choices: i64 = unknown.map(|&(axis, _)| target.shape[axis] / source.shape[axis]).product();
         if choices > MAX_CHOICES {
@@ -259,7 +261,7 @@ impl Splitter<'_> {
         let (grid, from) = (target.grid(), source.grid());
         let mut boxes = target.boxes.to_vec();
         for (place, before) in grid.places().iter().zip(&mut boxes) {
-            let at: Vec<usize> = place.iter().enumerate().map(|(axis, &n)| n.min(from.count(axis) - 1)).collect();
+            let at: Vec<usize> = place.iter().enumerate().map(|(axis, &n)| n.min(from.count(axis) - 1)).collect_vec();
             let part = source.boxes[from.index(&at)];
             let mut indices = indices.to_vec();
             let mut here: Option<Value> = None;
@@ -312,7 +314,7 @@ impl Splitter<'_> {
                 let other = self.insert_at(source, target, indices, &constant_scalar);
                 let is_it = self.is_at_least(indices[axis], block);
                 let pairs: Vec<(Value, Value)> =
-                    other.boxes.iter().copied().zip(chosen.boxes.iter().copied()).collect();
+                    other.boxes.iter().copied().zip(chosen.boxes.iter().copied()).collect_vec();
                 chosen.boxes = pairs.into_iter().map(|(new, old)| self.select(is_it, new, old)).collect();
             }
             return chosen;
@@ -331,7 +333,7 @@ impl Splitter<'_> {
 
     /// Inserts a block that has the extent of the tile along each split axis.
     fn insert_in_matching_boxes(&mut self, source: &SplitTile, target: &SplitTile, indices: &[Value]) -> SplitTile {
-        let pairs: Vec<(Value, Value)> = source.boxes.iter().copied().zip(target.boxes.iter().copied()).collect();
+        let pairs: Vec<(Value, Value)> = source.boxes.iter().copied().zip(target.boxes.iter().copied()).collect_vec();
         let boxes = pairs.into_iter().map(|(part, before)| {
             let (small, large) = (self.ops.shape(part), self.ops.shape(before));
             if small == large {
@@ -339,7 +341,7 @@ impl Splitter<'_> {
             }
             let zero = self.ops.number(DType::I32, 0);
             let at = |axis: usize| if small[axis] == large[axis] { zero } else { indices[axis] };
-            let indices: Vec<Value> = (0..small.len()).map(at).collect();
+            let indices: Vec<Value> = (0..small.len()).map(at).collect_vec();
             self.insert(part, before, &indices)
         });
         SplitTile { boxes: boxes.collect(), ..target.clone() }
@@ -366,14 +368,14 @@ impl Splitter<'_> {
     pub fn map_boxes(&mut self, op: &Op, mut make: impl FnMut(&mut Self, &[i64], &[i64]) -> Value) {
         let grid = Grid::new(&self.ops.shape(op.results[0]));
         let boxes: Vec<Value> =
-            grid.places().iter().map(|place| make(self, &grid.starts(place), &grid.extents(place))).collect();
+            grid.places().iter().map(|place| make(self, &grid.starts(place), &grid.extents(place))).collect_vec();
         self.set(op.results[0], boxes);
     }
 }
 
 /// Returns a shape without axes of extent 1.
 fn squeezed(shape: &[i64]) -> Vec<i64> {
-    shape.iter().copied().filter(|&extent| extent != 1).collect()
+    shape.iter().copied().filter(|&extent| extent != 1).collect_vec()
 }
 
 /// Returns the row-major indices of the elements of a box in its tile.
@@ -381,7 +383,10 @@ fn elements(shape: &[i64], starts: &[i64], extents: &[i64]) -> Vec<usize> {
     let mut all = vec![0];
     for axis in 0..shape.len() {
         let row = starts[axis]..starts[axis] + extents[axis];
-        all = all.into_iter().flat_map(|at| row.clone().map(move |n| at * shape[axis] as usize + n as usize)).collect();
+        all = all
+            .into_iter()
+            .flat_map(|at| row.clone().map(move |n| at * shape[axis] as usize + n as usize))
+            .collect_vec();
     }
     all
 }

@@ -4,6 +4,7 @@ use super::extents::powers_of_two;
 use super::state::{SplitTile, Splitter};
 use crate::dtype::DType;
 use crate::ir::{Attr, CmpPred, Elem, Opcode, Sign, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Box of a row of boxes: its start and length along the axis.
 #[derive(Clone, Copy)]
@@ -20,7 +21,7 @@ impl Splitter<'_> {
             return tile.clone();
         }
         self.rebuild_rows(tile, axis, length, |splitter, row, parts| {
-            parts.iter().map(|&(at, long)| splitter.slice_row(row, axis, start + at, long)).collect()
+            parts.iter().map(|&(at, long)| splitter.slice_row(row, axis, start + at, long)).collect_vec()
         })
     }
 
@@ -28,7 +29,7 @@ impl Splitter<'_> {
     pub fn concat(&mut self, tiles: &[SplitTile], axis: usize) -> SplitTile {
         let mut shape = tiles[0].shape.clone();
         shape[axis] = tiles.iter().map(|tile| tile.shape[axis]).sum();
-        let rows: Vec<Vec<Vec<Segment>>> = tiles.iter().map(|tile| rows(tile, axis)).collect();
+        let rows: Vec<Vec<Vec<Segment>>> = tiles.iter().map(|tile| rows(tile, axis)).collect_vec();
         let parts = powers_of_two(shape[axis]);
         let made = (0..rows[0].len()).map(|number| {
             let mut row = Vec::new();
@@ -37,9 +38,9 @@ impl Splitter<'_> {
                 row.extend(rows[number].iter().map(|segment| Segment { start: end + segment.start, ..*segment }));
                 end += tile.shape[axis];
             }
-            parts.iter().map(|&(at, long)| self.slice_row(&row, axis, at, long)).collect()
+            parts.iter().map(|&(at, long)| self.slice_row(&row, axis, at, long)).collect_vec()
         });
-        let made: Vec<Vec<Value>> = made.collect();
+        let made: Vec<Vec<Value>> = made.collect_vec();
         assemble(tiles[0].elem, shape, axis, &made)
     }
 
@@ -57,7 +58,7 @@ impl Splitter<'_> {
             let other = self.slice(tile, axis, block * length, length);
             let is_it = self.is_at_least(index, block);
             let pairs = other.boxes.iter().zip(&*chosen.boxes);
-            let boxes: Vec<Value> = pairs.map(|(&one, &before)| self.select(is_it, one, before)).collect();
+            let boxes: Vec<Value> = pairs.map(|(&one, &before)| self.select(is_it, one, before)).collect_vec();
             chosen.boxes = boxes.into();
         }
         chosen
@@ -70,7 +71,8 @@ impl Splitter<'_> {
             let mut shape = self.ops.shape(segment.value);
             shape[axis] = length;
             let zero = self.ops.number(DType::I32, 0);
-            let indices: Vec<Value> = (0..shape.len()).map(|d| if d == axis { local_index } else { zero }).collect();
+            let indices: Vec<Value> =
+                (0..shape.len()).map(|d| if d == axis { local_index } else { zero }).collect_vec();
             let found = self.ops.extract_at(segment.value, &indices, &shape);
             chosen = Some(match chosen {
                 None => found,
@@ -118,7 +120,7 @@ impl Splitter<'_> {
         let mut shape = tile.shape.clone();
         shape[axis] = extent;
         let parts = powers_of_two(extent);
-        let made: Vec<Vec<Value>> = rows(tile, axis).iter().map(|row| make(self, row, &parts)).collect();
+        let made: Vec<Vec<Value>> = rows(tile, axis).iter().map(|row| make(self, row, &parts)).collect_vec();
         assemble(tile.elem, shape, axis, &made)
     }
 
@@ -149,9 +151,9 @@ fn rows(tile: &SplitTile, axis: usize) -> Vec<Vec<Segment>> {
             let (start, length) = grid.part(axis, number);
             Segment { start, length, value: tile.boxes[grid.index(&place)] }
         };
-        (0..grid.count(axis)).map(segment).collect()
+        (0..grid.count(axis)).map(segment).collect_vec()
     };
-    grid.places_across(axis).into_iter().map(row).collect()
+    grid.places_across(axis).into_iter().map(row).collect_vec()
 }
 
 /// Assembles a tile from rows of boxes along an axis.

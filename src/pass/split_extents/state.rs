@@ -1,5 +1,6 @@
 //! State of the pass: the boxes that replace each value, and the emitted ops.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -83,7 +84,7 @@ impl<'m> Splitter<'m> {
 
     /// Returns the replacements of values, box by box.
     pub fn flat(&self, values: &[Value]) -> Vec<Value> {
-        values.iter().flat_map(|value| self.boxes(*value)).collect()
+        values.iter().flat_map(|value| self.boxes(*value)).collect_vec()
     }
 
     fn boxes(&self, value: Value) -> Vec<Value> {
@@ -127,8 +128,8 @@ impl<'m> Splitter<'m> {
         let id = self.ops.module.ty_id(value);
         let Some((elem, shape)) = self.ops.module.ty(value).as_tile() else { return vec![id] };
         let grid = Grid::new(shape);
-        let extents: Vec<Vec<i64>> = grid.places().iter().map(|place| grid.extents(place)).collect();
-        extents.into_iter().map(|shape| self.ops.module.intern(Type::Tile { elem, shape })).collect()
+        let extents: Vec<Vec<i64>> = grid.places().iter().map(|place| grid.extents(place)).collect_vec();
+        extents.into_iter().map(|shape| self.ops.module.intern(Type::Tile { elem, shape })).collect_vec()
     }
 
     /// Applies the function of a region elementwise to tiles of this shape.

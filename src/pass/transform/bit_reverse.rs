@@ -6,6 +6,7 @@
 //! all bits of one other value in the opposite order, independently of the sequence of ops. For the
 //! ptx back end, after the optimization passes.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
@@ -62,9 +63,9 @@ fn splat(module: &Module, value: Value) -> Option<u64> {
 /// Returns the bits of a value. The bits of a value that is not analyzed are its own.
 fn bits_of(module: &Module, value: Value, width: u32, bits_by_value: &BitMap) -> Vec<Bit> {
     if let Some(constant) = splat(module, value) {
-        return (0..width).map(|n| if constant >> n & 1 == 1 { Bit::One } else { Bit::Zero }).collect();
+        return (0..width).map(|n| if constant >> n & 1 == 1 { Bit::One } else { Bit::Zero }).collect_vec();
     }
-    bits_by_value.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Source(value, n as u8)).collect())
+    bits_by_value.get(&value).cloned().unwrap_or_else(|| (0..width).map(|n| Bit::Source(value, n as u8)).collect_vec())
 }
 
 /// Returns the bits of the result of an op, if the op only moves bits.
@@ -79,12 +80,12 @@ fn bits_of_result(module: &Module, id: OpId, bits_by_value: &BitMap) -> Option<V
     match op.code {
         Opcode::ShlI => {
             let n = amount()?;
-            Some((0..width as usize).map(|bit| if bit < n { Bit::Zero } else { left[bit - n] }).collect())
+            Some((0..width as usize).map(|bit| if bit < n { Bit::Zero } else { left[bit - n] }).collect_vec())
         }
         Opcode::ShrI => {
             let n = amount()?;
             let above = if op.sign() == Sign::Signed { *left.last()? } else { Bit::Zero };
-            Some((0..width as usize).map(|bit| left.get(bit + n).copied().unwrap_or(above)).collect())
+            Some((0..width as usize).map(|bit| left.get(bit + n).copied().unwrap_or(above)).collect_vec())
         }
         code => {
             let right = bits_of(module, op.operands[1], width, bits_by_value);
@@ -129,7 +130,7 @@ fn rewrite(module: &mut Module, block: BlockId, reversals: &FxHashMap<OpId, Valu
         };
         let ty = module.ty_id(old);
         let groups = [source; 4].map(|value| [value]);
-        let groups: Vec<&[Value]> = groups.iter().map(|group| &group[..]).collect();
+        let groups: Vec<&[Value]> = groups.iter().map(|group| &group[..]).collect_vec();
         let new = module.add_op(Opcode::InlinePtx, &groups, vec![Attr::Text(text.into())], vec![], &[ty], loc);
         values.replace(old, module.op(new).results[0]);
         out.push(new);

@@ -8,6 +8,7 @@
 //!
 //! No pass has to run before.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::ir::op_table::Effect;
@@ -16,7 +17,7 @@ use crate::util::sort;
 
 /// Merges common subexpressions of each entry.
 pub(crate) fn run(module: &mut Module) {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     for body in entries {
         let mut walk = Eliminator {
             module,
@@ -56,7 +57,7 @@ impl Eliminator<'_> {
     fn block(&mut self, block: BlockId) {
         let depth = self.scope.len();
         let ops = std::mem::take(&mut self.module.block_mut(block).ops);
-        let kept = ops.into_iter().filter(|&id| self.keep(id)).collect();
+        let kept = ops.into_iter().filter(|&id| self.keep(id)).collect_vec();
         self.module.block_mut(block).ops = kept;
         for key in self.scope.drain(depth..) {
             self.available.remove(&key);
@@ -121,7 +122,7 @@ impl Eliminator<'_> {
         if op.code.spec().commutative {
             sort::natural(&mut operands);
         }
-        let types = op.results.iter().map(|&v| self.module.ty_id(v)).collect();
+        let types = op.results.iter().map(|&v| self.module.ty_id(v)).collect_vec();
         Key { code: op.code, operands, segments: op.segments.clone(), attrs: op.attrs.clone(), types, epoch }
     }
 }

@@ -8,6 +8,7 @@
 
 use crate::ir::op_table::Effect;
 use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, Module, Op, OpId, Opcode, RegionTree, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Removes dead code of each entry.
 pub(crate) fn run(module: &mut Module) {
@@ -16,7 +17,7 @@ pub(crate) fn run(module: &mut Module) {
 
 /// Removes what is used neither by ops for which `is_root` is true nor by control flow.
 pub(crate) fn run_for(module: &mut Module, is_root: &dyn Fn(&Op) -> bool) {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     for body in entries {
         let liveness = Liveness::new(module, body, is_root);
         let Liveness { regions, ops, values, .. } = liveness;
@@ -149,7 +150,7 @@ fn is_root(op: &Op) -> bool {
 /// Removes dead ops of a block, and unused operands and results of live ops with regions.
 fn sweep(module: &mut Module, block: BlockId, regions: &RegionTree, (ops, values): (&[bool], &[bool])) {
     let live = |module: &Module, id: OpId| module.op(id).code.spec().effect == Effect::Terminator || ops[id.index()];
-    let kept: Vec<OpId> = module.block(block).ops.iter().copied().filter(|&id| live(module, id)).collect();
+    let kept: Vec<OpId> = module.block(block).ops.iter().copied().filter(|&id| live(module, id)).collect_vec();
     module.block_mut(block).ops = kept.clone();
     for id in kept {
         let op = module.op(id).clone();

@@ -14,6 +14,7 @@
 //! for it alone if they are fused with the subtraction of the maximum. Not part of the pipeline:
 //! the PTX back end calls it for loops with MMAs.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::RangeInclusive;
 
 use super::op_writer::OpWriter;
@@ -66,7 +67,7 @@ pub fn hoist_factor(module: &Module, factors: Factors) -> Option<Module> {
 /// positions.
 pub fn positive_params(module: &Module, factors: Factors) -> Vec<u32> {
     let products = Product::all(module, factors);
-    let mut params: Vec<u32> = products.iter().flat_map(|product| &product.factor.params).copied().collect();
+    let mut params: Vec<u32> = products.iter().flat_map(|product| &product.factor.params).copied().collect_vec();
     params.sort_unstable();
     params.dedup();
     params
@@ -151,7 +152,7 @@ impl<'m> Product<'m> {
         let blocks = loop_blocks_with_mmas(module, entry.body);
         let uses = Uses::new(module, entry.body);
         let ops = blocks.iter().flat_map(|&block| &module.block(block).ops);
-        ops.filter_map(|&id| Product::find(module, &uses, id, factors)).collect()
+        ops.filter_map(|&id| Product::find(module, &uses, id, factors)).collect_vec()
     }
 
     fn find(module: &'m Module, uses: &Uses, reduce: OpId, factors: Factors) -> Option<Product<'m>> {

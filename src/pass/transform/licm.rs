@@ -10,10 +10,11 @@
 
 use crate::ir::op_table::Effect;
 use crate::ir::{BlockId, Def, Module, Op, OpId, Opcode, Overflow, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Hoists invariant ops of each entry.
 pub(crate) fn run(module: &mut Module) {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     entries.into_iter().for_each(|body| block(module, body));
 }
 

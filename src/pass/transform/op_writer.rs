@@ -1,6 +1,7 @@
 //! Writer of replacement ops: appends ops to a block, with the source location of the op that they
 //! replace.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
@@ -68,7 +69,7 @@ impl<'m> OpWriter<'m> {
 
     /// Appends an op with one operand per group and one result of this type.
     pub fn emit_typed(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         let id = self.emit(code, &groups, attrs, vec![], &[ty]);
         self.module.op(id).results[0]
     }
@@ -134,7 +135,7 @@ impl<'m> OpWriter<'m> {
         if self.shape(tile) == shape {
             return tile;
         }
-        let indices: Vec<Value> = indices.iter().map(|&index| self.number(DType::I32, index)).collect();
+        let indices: Vec<Value> = indices.iter().map(|&index| self.number(DType::I32, index)).collect_vec();
         self.extract_at(tile, &indices, shape)
     }
 
@@ -182,7 +183,7 @@ impl<'m> OpWriter<'m> {
             let op = self.module.op(id).clone();
             let on_tile =
                 |value: &Value| known.get(value).copied().unwrap_or_else(|| self.splat_to(outer(*value), shape));
-            let operands: Vec<Value> = op.operands.iter().map(on_tile).collect();
+            let operands: Vec<Value> = op.operands.iter().map(on_tile).collect_vec();
             if op.code == Opcode::Yield {
                 return operands;
             }
@@ -192,7 +193,7 @@ impl<'m> OpWriter<'m> {
                 attr => attr.clone(),
             });
             debug_assert!(op.attr(AttrKind::Dim).is_none(), "an elementwise op has no axis");
-            let value = self.emit_one(op.code, &operands, attrs.collect(), elem, shape);
+            let value = self.emit_one(op.code, &operands, attrs.collect_vec(), elem, shape);
             known.insert(op.results[0], value);
         }
         unreachable!("a region ends with yield")

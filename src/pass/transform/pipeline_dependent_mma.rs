@@ -27,6 +27,7 @@
 //! * The peeled first iteration and the product after the loop are inside of a branch that is taken
 //!   if the loop has an iteration.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -45,7 +46,7 @@ use crate::util::sort;
 /// Pipelines the loops of each entry whose two products are `wanted`. Returns true if there is one.
 /// The module remains well-formed; unused ops remain for dead code elimination.
 pub fn pipeline_dependent_mma(module: &mut Module, wanted: &dyn Fn(OpId) -> bool) -> bool {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     entries.into_iter().fold(false, |any, body| block(module, body, wanted) | any)
 }
 
@@ -208,11 +209,11 @@ impl LoopPlan {
         let groups = MmaGroups::new(module, block, wanted);
         let second = groups.group_of(*ops.iter().rfind(|&&id| is_product(id))?);
         let chains = if body.is_pipelinable() { chains(&body, &second, *ops.last()?)? } else { return None };
-        let operands: Vec<Value> = second.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect();
+        let operands: Vec<Value> = second.iter().flat_map(|&id| &module.op(id).operands[..2]).copied().collect_vec();
         // The last product on which the second one depends, with its group and backward slice.
         let (before, _) = body.slice(&operands);
         let first_group = groups.group_of(*ops.iter().rfind(|id| before.contains(id) && is_product(**id))?);
-        let results: Vec<Value> = first_group.iter().map(|&id| module.op(id).results[0]).collect();
+        let results: Vec<Value> = first_group.iter().map(|&id| module.op(id).results[0]).collect_vec();
         let (head, needs) = body.slice(&results);
         if chains.iter().any(|sum| needs.contains(&args[sum.position + 1])) {
             return None;
@@ -238,7 +239,7 @@ impl LoopPlan {
         let counter = module.block(body.block).args[0];
         let factors = self.second.iter().flat_map(|&id| &module.op(id).operands[..2]).map(|&value| (value, None));
         let starts = self.chains.iter().enumerate().map(|(index, sum)| (module.op(sum.first).operands[2], Some(index)));
-        let all: Vec<(Value, Option<usize>)> = factors.chain(starts).collect();
+        let all: Vec<(Value, Option<usize>)> = factors.chain(starts).collect_vec();
         for (operand, sum) in all {
             let (ops, args) = body.slice(&[operand]);
             if ops.is_empty() && args.is_empty() {
@@ -329,12 +330,12 @@ impl LoopPlan {
         for &op in ops.iter().filter(|op| self.keeps_iteration(**op, &ops)) {
             emitter.copy(op, &mut values);
         }
-        let initial: Vec<Value> = self.chains.iter().map(|sum| values.resolve(args[sum.position + 1])).collect();
+        let initial: Vec<Value> = self.chains.iter().map(|sum| values.resolve(args[sum.position + 1])).collect_vec();
         let init = self.passed_values(emitter.module, &yielded, &values, &initial);
         let [first, last] = emitter.range(lower, upper, step);
 
         let pipelined_body = self.body(emitter.module, old, step);
-        let types: Vec<TypeId> = init.iter().map(|&value| emitter.module.ty_id(value)).collect();
+        let types: Vec<TypeId> = init.iter().map(|&value| emitter.module.ty_id(value)).collect_vec();
         let groups: [&[Value]; 4] = [&[first], &[upper], &[step], &init];
         let pipelined_loop =
             emitter.module.add_op(Opcode::For, &groups, old.attrs.clone(), vec![pipelined_body], &types, old.loc);
@@ -360,7 +361,7 @@ impl LoopPlan {
     /// values followed by the values for the second product. The position of each result of the
     /// second product has its initial accumulator, or `otherwise` if there is none.
     fn passed_values(&self, module: &Module, next: &[Value], values: &Substitution, otherwise: &[Value]) -> Vec<Value> {
-        let mut all: Vec<Value> = next.iter().map(|&value| values.resolve(value)).collect();
+        let mut all: Vec<Value> = next.iter().map(|&value| values.resolve(value)).collect_vec();
         for (sum, &otherwise) in self.chains.iter().zip(otherwise) {
             let accumulator = module.op(sum.first).operands[2];
             all[sum.position] = if sum.accumulates { values.resolve(accumulator) } else { otherwise };
@@ -393,7 +394,7 @@ impl LoopPlan {
                 emitter.module.op_mut(second).operands[2] = passed_values[sum.position];
             }
         }
-        self.chains.iter().map(|sum| values.resolve(sum.result)).collect()
+        self.chains.iter().map(|sum| values.resolve(sum.result)).collect_vec()
     }
 
     /// Makes the body of the pipelined loop.
@@ -402,7 +403,7 @@ impl LoopPlan {
         let (args, ops) = (module.block(body).args.clone(), module.block(body).ops.clone());
         let end = *ops.last().expect("a terminator");
         let yielded = module.op(end).operands.clone();
-        let types: Vec<TypeId> = args.iter().chain(&self.carried).map(|&value| module.ty_id(value)).collect();
+        let types: Vec<TypeId> = args.iter().chain(&self.carried).map(|&value| module.ty_id(value)).collect_vec();
         let block = module.add_block(&types);
         let now = module.block(block).args.clone();
         let mut values = Substitution::new();
@@ -452,7 +453,7 @@ impl Emitter<'_> {
     }
 
     fn emit(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         let op = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.loc);
         self.ops.push(op);
         self.module.op(op).results[0]

@@ -7,6 +7,7 @@
 //! scope may be observed by other devices and are unchanged. No pass has to run before; unused
 //! results should have been removed.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use crate::ir::op_table::Effect;
@@ -14,7 +15,7 @@ use crate::ir::{Attr, AttrKind, BlockId, Def, MemOrder, MemScope, Module, OpId, 
 
 /// Relaxes the atomics of each entry.
 pub(crate) fn run(module: &mut Module) {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     for body in entries {
         for id in unobservable_atomics(module, body) {
             for attr in &mut module.op_mut(id).attrs {

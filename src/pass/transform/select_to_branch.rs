@@ -17,6 +17,7 @@
 //! masks. LLVM has the pass `SelectOptimize` for scalars. Not part of the pipeline: the PTX back
 //! end calls it, since the branch saves instructions of threads.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::op_writer::OpWriter;
@@ -50,7 +51,7 @@ pub fn select_to_branch(module: &Module, min_elements: i64) -> Option<Module> {
             .iter()
             .filter(|id| is_large(id))
             .filter_map(|&id| Conversion::find(module, (&ranges, &uses), block, id))
-            .collect();
+            .collect_vec();
         let (ops, outer) = writer.begin_block(block);
         for id in ops {
             match found.iter().find(|conversion| conversion.last() == id) {
@@ -244,7 +245,7 @@ impl<'a> Conversion<'a> {
         let Some(user) = self.user.map(|id| self.module.op(id)) else { return selected };
         let old = self.module.op(self.select).results[0];
         let operands: Vec<Value> =
-            user.operands.iter().map(|&operand| if operand == old { selected } else { operand }).collect();
+            user.operands.iter().map(|&operand| if operand == old { selected } else { operand }).collect_vec();
         let (elem, shape) = (writer.elem(user.results[0]), writer.shape(user.results[0]));
         writer.emit_one(user.code, &operands, user.attrs.clone(), elem, &shape)
     }
@@ -314,7 +315,8 @@ impl<'a> Conversion<'a> {
             return copy;
         }
         let op = self.module.op(id).clone();
-        let operands: Vec<Value> = op.operands.iter().map(|&operand| self.clone_mask(writer, operand, known)).collect();
+        let operands: Vec<Value> =
+            op.operands.iter().map(|&operand| self.clone_mask(writer, operand, known)).collect_vec();
         let (elem, shape) = (writer.elem(value), writer.shape(value));
         let copy = writer.emit_one(op.code, &operands, op.attrs.clone(), elem, &shape);
         known.insert(value, copy);

@@ -5,6 +5,7 @@
 //! registers are those of accumulators. Not part of the pipeline: the PTX back end calls it, since
 //! it alone allocates registers.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use crate::ir::op_table::Effect;
@@ -64,7 +65,7 @@ fn sunk(module: &Module, uses: &Uses, block: BlockId) -> Option<Vec<OpId>> {
     }
     let (before, rest) = ops.split_at(loop_at);
     let stays = before.iter().filter(|id| !moved.contains(id)).chain(&rest[..1]);
-    Some(stays.chain(before.iter().filter(|id| moved.contains(id))).chain(&rest[1..]).copied().collect())
+    Some(stays.chain(before.iter().filter(|id| moved.contains(id))).chain(&rest[1..]).copied().collect_vec())
 }
 
 /// Returns true for a value with several elements.

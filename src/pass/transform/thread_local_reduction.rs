@@ -27,6 +27,7 @@
 //!   sum. A sum that a factor makes infinite may become NaN: another partial sum may be zero, and
 //!   zero times an infinite factor is NaN.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::canonicalize::collect_continues;
@@ -99,7 +100,7 @@ impl ReductionDistribution {
 /// their reductions. Returns true if there is one. The module remains well-formed; unused ops
 /// remain for dead code elimination.
 pub fn thread_local_reduction(module: &mut Module, shared: &dyn Fn(OpId) -> Option<ReductionDistribution>) -> bool {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     entries.into_iter().fold(false, |any, body| {
         let uses = Uses::new(module, body);
         let loops = loops_by_body(module, body);
@@ -162,7 +163,9 @@ impl Rewriter<'_, '_> {
         }
         let next = &module.op(end).operands;
         let initial = op.group(3);
-        (0..next.len()).filter_map(|position| self.sum(body, position, [initial[position], next[position]])).collect()
+        (0..next.len())
+            .filter_map(|position| self.sum(body, position, [initial[position], next[position]]))
+            .collect_vec()
     }
 
     /// Returns the carried value at this position as a sum, if it is one.
@@ -281,7 +284,7 @@ impl Rewriter<'_, '_> {
             *count += sums.len() as u32;
         }
 
-        let types: Vec<_> = initial.iter().map(|&value| self.writer.module.ty_id(value)).collect();
+        let types: Vec<_> = initial.iter().map(|&value| self.writer.module.ty_id(value)).collect_vec();
         let groups: [&[Value]; 4] = [op.group(0), op.group(1), op.group(2), &initial];
         let loop_op = self.writer.emit(Opcode::For, &groups, op.attrs.clone(), vec![body], &types);
         let results = self.writer.module.op(loop_op).results.clone();

@@ -1,5 +1,6 @@
 //! Tables of arrays as arguments: the addresses and layouts of several arrays, in device memory.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use super::array::DeviceArray;
@@ -125,8 +126,8 @@ impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
     /// ```
     #[track_caller]
     pub fn new<A: Copy + Into<DeviceView<'a, T, R>>>(arrays: &[A]) -> Result<ArrayTable<'a, T, R>> {
-        let arrays: Vec<DeviceView<'a, T, R>> = arrays.iter().map(|&array| array.into()).collect();
-        let forms: Vec<_> = arrays.iter().map(|a| (a.device(), form::<T, R>(a.memory, &a.layout))).collect();
+        let arrays: Vec<DeviceView<'a, T, R>> = arrays.iter().map(|&array| array.into()).collect_vec();
+        let forms: Vec<_> = arrays.iter().map(|a| (a.device(), form::<T, R>(a.memory, &a.layout))).collect_vec();
         Ok(ArrayTable { arrays, list: List::new(&forms)? })
     }
 
@@ -147,8 +148,8 @@ impl<'a, T: ByteSized, const R: usize> ArrayTable<'a, T, R> {
     pub fn new_mut<A: Into<DeviceViewMut<'a, T, R>>>(
         arrays: impl IntoIterator<Item = A>,
     ) -> Result<ArrayTableMut<'a, T, R>> {
-        let arrays: Vec<DeviceViewMut<'a, T, R>> = arrays.into_iter().map(Into::into).collect();
-        let forms: Vec<_> = arrays.iter().map(|a| (a.device(), form::<T, R>(a.memory, &a.layout))).collect();
+        let arrays: Vec<DeviceViewMut<'a, T, R>> = arrays.into_iter().map(Into::into).collect_vec();
+        let forms: Vec<_> = arrays.iter().map(|a| (a.device(), form::<T, R>(a.memory, &a.layout))).collect_vec();
         Ok(ArrayTableMut { arrays, list: List::new(&forms)? })
     }
 }

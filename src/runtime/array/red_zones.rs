@@ -12,6 +12,7 @@
 //! write ([`WriteRecord`]). Copies and fills of the host set it, and kernels with the check. A
 //! kernel without the check sets it for all elements of the arrays that it may write.
 
+use crate::util::collect::CollectVec as _;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -108,7 +109,7 @@ impl Damage {
 
 /// Returns the pattern of bytes from an address on.
 fn pattern_at(address: u64, bytes: usize) -> Vec<u8> {
-    (0..bytes).map(|i| PATTERN[(address as usize + i) & 1]).collect()
+    (0..bytes).map(|i| PATTERN[(address as usize + i) & 1]).collect_vec()
 }
 
 impl Memory {

@@ -6,6 +6,7 @@ use super::stream_order::Access;
 use super::strided::Strided;
 use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::util::collect::CollectVec as _;
 
 /// Returns the elements in row-major order, after the work that writes them. `part`: other elements
 /// of the memory may be written at the same time, and are not read.
@@ -55,7 +56,7 @@ pub(super) unsafe fn upload<T: Element, const R: usize>(
         let (count, inner) = rows(layout, axis);
         for index in 0..count {
             let values = host.chunks(inner).skip(index).step_by(count).flatten().copied();
-            let values: Vec<T> = values.collect();
+            let values: Vec<T> = values.collect_vec();
             // SAFETY: guaranteed by the caller.
             unsafe { upload(memory, &layout.slice(axis, index..index + 1)?, &values, access) }?;
         }

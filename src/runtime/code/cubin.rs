@@ -5,6 +5,7 @@
 //! such instructions is passed to the driver's loader ([`GpuKernel::load_ptx`]), whose assembler
 //! compiles a whole program. The loader caches its code and does not return it.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 
 use crate::backend::Assembly;
@@ -141,7 +142,10 @@ fn text_of(buffer: &[u8]) -> String {
 /// Returns the lines of an assembler's log about losses of speed: spilled registers and serialized
 /// matrix instructions (notes C7500 and following).
 pub(crate) fn remarks(log: &str) -> Vec<String> {
-    log.lines().filter(|line| line.contains("C75") || tells_spills(line)).map(|line| line.trim().to_owned()).collect()
+    log.lines()
+        .filter(|line| line.contains("C75") || tells_spills(line))
+        .map(|line| line.trim().to_owned())
+        .collect_vec()
 }
 
 /// Returns true if an assembler's log reports registers that were spilled to memory.

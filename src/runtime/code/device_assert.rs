@@ -5,6 +5,7 @@
 //! failure since the host last read it. The kernel claims a part of the note, writes it and marks
 //! it complete. The host reads the note and sets it to 0.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::c_void;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,7 +85,7 @@ impl Noted for FailureNote {
         if self.states.iter().all(|&state| words[state].load(Ordering::Acquire) == 0) {
             return None;
         }
-        let note: Vec<u32> = words.iter().map(|word| word.load(Ordering::Acquire)).collect();
+        let note: Vec<u32> = words.iter().map(|word| word.load(Ordering::Acquire)).collect_vec();
         let error = (self.explain)(&note)?;
         words.iter().rev().for_each(|word| word.store(0, Ordering::Release));
         Some(error)

@@ -1,6 +1,7 @@
 //! The failed assertions of a GPU that have not been reported yet. The code does not depend on a
 //! GPU.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -53,7 +54,7 @@ impl Failures {
         // Not under the lock: the last handle of a note may be dropped here, and the note then
         // locks this list.
         let notes: Vec<Arc<dyn Noted>> =
-            self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
+            self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect_vec();
         notes.iter().find_map(|note| note.take()).map_or(Ok(()), Err)
     }
 }

@@ -24,6 +24,7 @@
 //! The structures are those up to version 1, without their version (`DLManagedTensor` in
 //! `dlpack.h`), which every library accepts. In Python, such a capsule has the name `dltensor`.
 
+use crate::util::collect::CollectVec as _;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::NonNull;
@@ -197,7 +198,7 @@ unsafe fn text_of(tensor: &Tensor) -> String {
     let shape: Vec<i64> = match tensor.shape.is_null() {
         true => Vec::new(),
         // SAFETY: guaranteed by the caller.
-        false => (0..rank).map(|d| unsafe { tensor.shape.add(d).read() }).collect(),
+        false => (0..rank).map(|d| unsafe { tensor.shape.add(d).read() }).collect_vec(),
     };
     format!("{} {shape:?}", tensor.dtype)
 }

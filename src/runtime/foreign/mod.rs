@@ -34,6 +34,7 @@ pub mod ndarray;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 
+use crate::util::collect::CollectVec as _;
 use std::any::Any;
 use std::ffi::c_void;
 
@@ -172,7 +173,7 @@ fn element_span<const R: usize>(layout: &Strided<R>) -> Option<usize> {
     if layout.shape.contains(&0) {
         return Some(0);
     }
-    let mut axes: Vec<usize> = (0..R).filter(|&d| layout.shape[d] > 1).collect();
+    let mut axes: Vec<usize> = (0..R).filter(|&d| layout.shape[d] > 1).collect_vec();
     sort::by_key(&mut axes, |&d| layout.strides[d]);
     axes.into_iter().try_fold(1usize, |room, d| {
         let stride = layout.strides[d];

@@ -113,7 +113,7 @@ fn refuse_packed<T: Element>() -> Result<()> {
 /// Returns the axes in descending order of their strides, and the inverse of this order.
 fn memory_order<const R: usize>(stride: impl Fn(usize) -> isize) -> ([usize; R], [usize; R]) {
     let mut order = std::array::from_fn(|d| d);
-    order.sort_by_key(|&d| std::cmp::Reverse(stride(d)));
+    crate::util::sort::by_key(&mut order, |&d| std::cmp::Reverse(stride(d)));
     let mut inverse = [0; R];
     order.iter().enumerate().for_each(|(position, &axis)| inverse[axis] = position);
     (order, inverse)

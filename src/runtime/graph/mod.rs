@@ -15,6 +15,7 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 
 use self::exec::Exec;
@@ -202,7 +203,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
             let held = held(&self.state);
             let Recorded { nodes, at_once } = recorder::record(&held, || (self.record)(&mut self.state))?;
             // Arrays that the closure has moved into the state also belong to the graph.
-            let held: Vec<Used> = self::held(&self.state).into_iter().filter(|used| used.writes).collect();
+            let held: Vec<Used> = self::held(&self.state).into_iter().filter(|used| used.writes).collect_vec();
             match at_once.iter().find(|work| recordings_left == 0 || work.writes(&held)) {
                 Some(work) => return Err(work.refused()),
                 None if at_once.is_empty() => return Ok(nodes),
@@ -304,7 +305,7 @@ impl<'f, S: GraphResource> Graph<'f, S> {
         });
         let Some((number, bytes, damage)) = result? else { return Ok(()) };
         let mut kernels: Vec<String> =
-            self.nodes.iter().filter_map(Node::kernel).map(|name| format!("`{name}`")).collect();
+            self.nodes.iter().filter_map(Node::kernel).map(|name| format!("`{name}`")).collect_vec();
         kernels.dedup();
         let damage = damage.text(&format!("array {number} of its state"), bytes);
         let message = format!("the replay of a graph of the kernels {} wrote {damage}", kernels.join(", "));
@@ -382,7 +383,7 @@ impl<S> fmt::Debug for Graph<'_, S> {
             Work::Launch(launch) => launch.kernel().to_owned(),
             Work::Copy { bytes, .. } => format!("copy of {bytes} bytes"),
         };
-        write!(f, "Graph on {} of {:?}", self.device, self.nodes.iter().map(work).collect::<Vec<_>>())
+        write!(f, "Graph on {} of {:?}", self.device, self.nodes.iter().map(work).collect_vec())
     }
 }
 
@@ -411,7 +412,7 @@ fn held(state: &impl GraphResource) -> Vec<Used> {
 /// Returns the use of each allocation of the state by the work.
 #[track_caller]
 fn uses_of(nodes: &[Node], state: &impl GraphResource) -> Result<Vec<Use>> {
-    let mut held: Vec<(Used, Use)> = self::held(state).into_iter().map(|used| (used, Use::None)).collect();
+    let mut held: Vec<(Used, Use)> = self::held(state).into_iter().map(|used| (used, Use::None)).collect_vec();
     for node in nodes {
         for used in node.uses.iter().filter(|used| used.bytes > 0) {
             let fits = |(its, _): &&mut (Used, Use)| {
@@ -423,7 +424,7 @@ fn uses_of(nodes: &[Node], state: &impl GraphResource) -> Result<Vec<Use>> {
             }
         }
     }
-    Ok(held.into_iter().map(|(_, how)| how).collect())
+    Ok(held.into_iter().map(|(_, how)| how).collect_vec())
 }
 
 #[cold]

@@ -13,6 +13,7 @@
 //!   from the closure. The recording lists it, and the graph records again: work of the closure
 //!   then occurs again, and is an error.
 
+use crate::util::collect::CollectVec as _;
 use std::cell::{Cell, RefCell};
 
 use crate::error::{Diagnostic, Error, Location, Result};
@@ -236,7 +237,7 @@ pub(crate) fn record(held: &[Used], work: impl FnOnce() -> Result<()>) -> Result
     if is_on() && !may_interrupt() {
         return Err(Error::argument("a graph is no work of a graph: record it on its own"));
     }
-    let alone = held.iter().filter(|used| used.writes && used.bytes > 0).copied().collect();
+    let alone = held.iter().filter(|used| used.writes && used.bytes > 0).copied().collect_vec();
     let end = OPEN.with_borrow_mut(|open| {
         open.push(Open { alone, recorded: Recorded::default() });
         End(open.len() - 1)

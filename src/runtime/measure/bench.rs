@@ -1,5 +1,6 @@
 //! Measurement of the time of work on a device: repetition and summary.
 
+use crate::util::collect::CollectVec as _;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -210,7 +211,7 @@ impl Bench {
                 (0..self.repeats).try_for_each(|_| work())?;
                 Ok((start, stream.record()?))
             };
-            let events = (0..count).map(|_| run()).collect::<Result<Vec<_>>>()?;
+            let events = (0..count).map(|_| run()).try_collect_vec()?;
             *host = begin.elapsed() / count as u32;
             for (start, end) in events {
                 all.push(end.since(&start)? / divisor);

@@ -1,5 +1,6 @@
 //! Interleaved measurement of several implementations of the same work.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::time::Duration;
 
@@ -61,12 +62,12 @@ impl Bench {
         }
         let ratio = |of: &Vec<Duration>| {
             let mut ratios: Vec<f64> =
-                of.iter().zip(&medians[0]).map(|(time, first)| quotient(*time, *first)).collect();
+                of.iter().zip(&medians[0]).map(|(time, first)| quotient(*time, *first)).collect_vec();
             ratios.sort_by(f64::total_cmp);
             ratios[ratios.len() / 2]
         };
-        let ratios = medians.iter().map(ratio).collect();
-        Ok(Comparison { times: all.into_iter().map(Times::new).collect(), ratios })
+        let ratios = medians.iter().map(ratio).collect_vec();
+        Ok(Comparison { times: all.into_iter().map(Times::new).collect_vec(), ratios })
     }
 }
 

@@ -7,6 +7,7 @@ use crate::runtime::array::complex::ComplexDeviceArray;
 use crate::runtime::array::memory::ALIGNMENT;
 use crate::runtime::array::packed::PackedDeviceArray;
 use crate::types::packed_formats::Narrow;
+use crate::util::collect::CollectVec as _;
 
 /// A state that a [`Tuner`](crate::Tuner::scratch) can copy: arrays, numbers, and tuples, arrays
 /// and vectors of these.
@@ -115,7 +116,7 @@ impl<F: Narrow, const R: usize> Scratch for PackedDeviceArray<F, R> {
 impl<S: Scratch> Scratch for Vec<S> {
     #[track_caller]
     fn copy(&self) -> Result<Self> {
-        self.iter().map(S::copy).collect()
+        self.iter().map(S::copy).try_collect_vec()
     }
 
     #[track_caller]
@@ -135,7 +136,7 @@ impl<S: Scratch> Scratch for Vec<S> {
 impl<S: Scratch, const N: usize> Scratch for [S; N] {
     #[track_caller]
     fn copy(&self) -> Result<Self> {
-        let all = self.iter().map(S::copy).collect::<Result<Vec<_>>>()?;
+        let all = self.iter().map(S::copy).try_collect_vec()?;
         Ok(all.try_into().unwrap_or_else(|_| unreachable!("as many copies as parts")))
     }
 

@@ -5,6 +5,7 @@
 
 use crate::error::Result;
 use crate::runtime::{DeviceArray, DeviceView, DeviceViewMut};
+use crate::util::collect::CollectVec as _;
 
 use super::element::TestElement;
 
@@ -116,7 +117,7 @@ impl<const R: usize> Arrangement<R> {
                 !self.range(d).contains(&index[d]) || !(index[d] - self.before[d]).is_multiple_of(self.step[d])
             })
         };
-        (0..outer.iter().product()).map(is_padding).collect()
+        (0..outer.iter().product()).map(is_padding).collect_vec()
     }
 }
 

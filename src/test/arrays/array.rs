@@ -8,6 +8,7 @@ use crate::element::Element;
 use crate::error::Result;
 use crate::runtime::{Device, DeviceArray, DeviceView, DeviceViewMut};
 use crate::test::random::Random;
+use crate::util::collect::CollectVec as _;
 
 /// Use of an array by a kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -92,7 +93,7 @@ impl<T: TestElement, const R: usize> TestArray<T, R> {
     pub fn take_expected(&mut self) -> HostArray<T, R> {
         let values = match self.role {
             Role::Write => vec![T::Wide::default(); self.initial.len()],
-            _ => self.initial.iter().map(|&x| x.widen()).collect(),
+            _ => self.initial.iter().map(|&x| x.widen()).collect_vec(),
         };
         HostArray::new(self.shape, values)
     }
@@ -188,18 +189,18 @@ impl<T: TestElement, const R: usize> AnyArray for TestArray<T, R> {
     }
 
     fn bits(&self) -> Vec<u64> {
-        self.initial.iter().map(|&x| Element::to_bits(x)).collect()
+        self.initial.iter().map(|&x| Element::to_bits(x)).collect_vec()
     }
 
     fn set_bits(&mut self, bits: &[u64]) {
         if bits.len() == self.initial.len() {
-            self.initial = bits.iter().map(|&bits| T::from_bits(bits)).collect();
+            self.initial = bits.iter().map(|&bits| T::from_bits(bits)).collect_vec();
         }
     }
 
     fn numbers(&self, random: Random) -> Vec<u64> {
         let numbers = self.values.elements::<T>(self.initial.len(), 2, random);
-        numbers.into_iter().map(Element::to_bits).collect()
+        numbers.into_iter().map(Element::to_bits).collect_vec()
     }
 
     fn simple_bits(&self) -> [u64; 2] {
@@ -222,7 +223,7 @@ impl<T: TestElement, const R: usize> AnyArray for TestArray<T, R> {
     }
 
     fn download(&mut self) -> Result<(Vec<u64>, Option<String>)> {
-        let bits = self.with_view(|view| view.to_vec())?.into_iter().map(Element::to_bits).collect();
+        let bits = self.with_view(|view| view.to_vec())?.into_iter().map(Element::to_bits).collect_vec();
         let outer = self.outer.as_ref().expect("an array is allocated before a launch").to_vec()?;
         let padding = Element::to_bits(poison::<T>(self.variant));
         let written = outer
@@ -264,7 +265,7 @@ impl<T: TestElement, const R: usize> AnyArray for TestArray<T, R> {
 
     fn combined(&self, x: &[u64], y: &[u64], [a, b]: [f64; 2]) -> Vec<u64> {
         let value = |bits: u64| T::from_bits(bits).to_f64();
-        x.iter().zip(y).map(|(&x, &y)| Element::to_bits(T::from_f64(a * value(x) + b * value(y)))).collect()
+        x.iter().zip(y).map(|(&x, &y)| Element::to_bits(T::from_f64(a * value(x) + b * value(y)))).collect_vec()
     }
 
     fn statements(&self, name: &str) -> String {
@@ -319,7 +320,7 @@ impl<T: TestElement, const R: usize> TestArray<T, R> {
         let shape = self.shape;
         let bits = self.bits();
         let listed = |bits: &[u64]| -> String {
-            let mut texts: Vec<String> = bits.iter().map(|&bits| text(T::from_bits(bits))).collect();
+            let mut texts: Vec<String> = bits.iter().map(|&bits| text(T::from_bits(bits))).collect_vec();
             // The first element determines the type.
             for text in texts.iter_mut().skip(1) {
                 if let Some(short) = text.strip_suffix(T::NAME).filter(|short| !short.is_empty()) {
@@ -334,7 +335,7 @@ impl<T: TestElement, const R: usize> TestArray<T, R> {
         let background =
             [first, *bits.last().unwrap_or(&first), bits[bits.len() / 2]].into_iter().max_by_key(|&x| count(x));
         let background = background.unwrap_or(first);
-        let others: Vec<usize> = (0..bits.len()).filter(|&at| bits[at] != background).collect();
+        let others: Vec<usize> = (0..bits.len()).filter(|&at| bits[at] != background).collect_vec();
         let text_of = |bits: u64| text(T::from_bits(bits));
         match others[..] {
             [] => format!("device.full({shape:?}, {})?", text_of(background)),

@@ -1,5 +1,6 @@
 //! Element types of tested arrays: their values in a reference, special values, and their text.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Debug;
 
 use crate::element::{Element, bf16, f8e4m3fn, f8e5m2, f16};
@@ -84,7 +85,8 @@ pub(in crate::test) fn specials<T: TestElement>() -> Vec<T> {
     if T::ULP == 0.0 {
         return Vec::new();
     }
-    let mut values: Vec<T> = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0].into_iter().map(T::from_f64).collect();
+    let mut values: Vec<T> =
+        [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0].into_iter().map(T::from_f64).collect_vec();
     values.push(T::from_bits(1));
     values
 }

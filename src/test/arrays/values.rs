@@ -3,6 +3,7 @@
 
 use super::element::{TestElement, specials};
 use crate::test::random::Random;
+use crate::util::collect::CollectVec as _;
 
 /// The values that the elements of an array are drawn from.
 ///
@@ -79,7 +80,7 @@ impl Values {
             0 => vec![self.simplest(); count],
             1 => vec![self.number(&mut random); count],
             _ => {
-                let mut values: Vec<T> = (0..count).map(|_| self.number(&mut random)).collect();
+                let mut values: Vec<T> = (0..count).map(|_| self.number(&mut random)).collect_vec();
                 let special = self.special_values();
                 if content == 3 && !special.is_empty() && count > 0 {
                     for _ in 0..1 + random.below(3) {

@@ -4,6 +4,7 @@
 //! * Ops propagate the poison of their operands.
 //! * The use of a poisoned element is an error.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::poison::{Poison, Source};
@@ -33,7 +34,8 @@ impl Machine<'_> {
     /// Checks the operands of an op before its step, which may consume them. Returns `None` for an
     /// op whose step moves values together with their poison.
     pub fn before_step(&mut self, id: OpId, op: &Op) -> Result<Option<Poisoning>, Fault> {
-        let poisons: Vec<Option<Rc<Poison>>> = op.operands.iter().map(|&value| self.poison(value).cloned()).collect();
+        let poisons: Vec<Option<Rc<Poison>>> =
+            op.operands.iter().map(|&value| self.poison(value).cloned()).collect_vec();
         let any = poisons.iter().any(Option::is_some);
         if any {
             self.refuse_use(op, &poisons)?;
@@ -74,7 +76,7 @@ impl Machine<'_> {
     fn checked_op(&self, id: OpId, op: &Op) -> Option<CheckedOp> {
         let written = *self.program.written.get(&id)?;
         let types = [op.operands[0], op.results[0]].map(|value| self.module().dtype(value));
-        let operands = op.operands.iter().map(|&value| self.tile(value).clone()).collect();
+        let operands = op.operands.iter().map(|&value| self.tile(value).clone()).collect_vec();
         let shape = if self.folding { Vec::new() } else { self.dims(op.results[0]) };
         Some(CheckedOp::new(op, written, types, operands, shape))
     }
@@ -134,7 +136,7 @@ impl Machine<'_> {
             let (written, number, of) = self.memory.written_at(place / 2)?;
             (written.load::<u8>(0) == 0).then(|| format!("element {number} of an array of {of}"))
         };
-        places.iter().map(|place| place.and_then(name)).collect()
+        places.iter().map(|place| place.and_then(name)).collect_vec()
     }
 
     /// Records a write of the elements at these places.
@@ -232,7 +234,8 @@ impl Machine<'_> {
         if !is_tile(result) || matches!(op.code, O::LoadView | O::AtomicRmw | O::AtomicCas) {
             return Ok(None);
         }
-        let counts: Vec<usize> = op.operands.iter().map(|&v| if is_tile(v) { self.tile(v).len() } else { 0 }).collect();
+        let counts: Vec<usize> =
+            op.operands.iter().map(|&v| if is_tile(v) { self.tile(v).len() } else { 0 }).collect_vec();
         let (marks, sources) = Poison::concat_marks(poisons, &counts);
         let words = |operand: usize| &**self.tile(op.operands[operand]);
         let dims = |operand: usize| self.dims(op.operands[operand]);
@@ -252,7 +255,7 @@ impl Machine<'_> {
                 };
                 let both = either(&marks[0], &marks[1]);
                 let undecided = |i: usize| if decides(0, i) || decides(1, i) { 0 } else { both.get(i) };
-                Words::W64((0..both.len()).map(undecided).collect())
+                Words::W64((0..both.len()).map(undecided).collect_vec())
             }
             O::Broadcast => shape::broadcast(&marks[0], &dims(0), &self.dims(result)),
             O::Permute => shape::permute(&marks[0], &dims(0), op.permutation()),
@@ -284,7 +287,7 @@ impl Machine<'_> {
             true => (self.dims(op.results[0]), self.dims(op.operands[0]), 1),
             false => (self.dims(op.operands[0]), self.dims(op.operands[1]), 2),
         };
-        let index: Vec<i64> = op.group(group).iter().map(|&value| self.scalar(value, Sign::Unsigned)).collect();
+        let index: Vec<i64> = op.group(group).iter().map(|&value| self.scalar(value, Sign::Unsigned)).collect_vec();
         let start = shape::block_start(&whole, &block, &index)?;
         if is_extract {
             return Ok(shape::extract(&marks[0], &whole, &block, start));
@@ -310,7 +313,7 @@ impl Machine<'_> {
             return Words::W64(lines);
         }
         let count = self.dims(result).iter().product();
-        Words::W64((0..count).map(|i: usize| lines[i / (length * inner) * inner + i % inner]).collect())
+        Words::W64((0..count).map(|i: usize| lines[i / (length * inner) * inner + i % inner]).collect_vec())
     }
 
     /// Returns the marks of a load: an element that the mask excludes has those of the padding.
@@ -323,6 +326,6 @@ impl Machine<'_> {
             (Some(of), Some(mask)) if mask[i] == 0 => marks[of].get(i),
             _ => 0,
         };
-        Words::W64((0..count).map(mark).collect())
+        Words::W64((0..count).map(mark).collect_vec())
     }
 }

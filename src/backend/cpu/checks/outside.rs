@@ -4,6 +4,7 @@
 //! an offset in elements as tile index, `a.load(i * tile, [tile])`. Almost all tiles of a launch
 //! are then outside, at multiples of the extent that are elements of the array.
 
+use crate::util::collect::CollectVec as _;
 use std::cell::Cell;
 
 use crate::ir::{Attr, AttrKind, HintValue, Loc, Op, hint_key};
@@ -45,7 +46,7 @@ impl TileAt<'_> {
             }
         };
         let number = |number: &Option<i64>| number.map_or("..".into(), |number| number.to_string());
-        let index: Vec<String> = self.index.iter().map(number).collect();
+        let index: Vec<String> = self.index.iter().map(number).collect_vec();
         format!("tile [{}] is outside of its array, of extents {:?}: {way_out}", index.join(", "), self.shape)
     }
 }

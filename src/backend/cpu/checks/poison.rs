@@ -3,6 +3,7 @@
 //! Poison propagates with the elements through arithmetic and the construction of tiles.
 //! It ends at a `select` that discards the element. This file is independent of the ops.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use crate::backend::cpu::interp::value::{Width, Word, Words};
@@ -38,7 +39,7 @@ impl Poison {
     /// Creates the poison of the elements for which the predicate is true; `None` without such an
     /// element.
     pub fn new(source: impl FnOnce() -> Source, count: usize, poisoned: impl Fn(usize) -> bool) -> Option<Poison> {
-        let marks: Vec<u64> = (0..count).map(|i| if poisoned(i) { mark(0, i) } else { 0 }).collect();
+        let marks: Vec<u64> = (0..count).map(|i| if poisoned(i) { mark(0, i) } else { 0 }).collect_vec();
         let any = marks.iter().any(|&mark| mark != 0);
         any.then(|| Poison { marks: Words::W64(marks), sources: vec![Rc::new(source())] })
     }
@@ -87,7 +88,7 @@ impl Poison {
             };
             let base = (sources.len() as u64) << 32;
             let shifted = u64::of(&poison.marks).iter().map(|&word| if word == 0 { 0 } else { word + base });
-            marks.push(Words::W64(shifted.collect()));
+            marks.push(Words::W64(shifted.collect_vec()));
             sources.extend(poison.sources.iter().cloned());
         }
         (marks, sources)

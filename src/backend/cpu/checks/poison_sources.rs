@@ -1,5 +1,6 @@
 //! Sources of poison: user-written arithmetic whose result differs from the mathematical one.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::options::Checks;
@@ -46,7 +47,7 @@ impl CheckedOp {
         if !wanted {
             return None;
         }
-        let wrong: Vec<bool> = (0..count).map(|i| self.is_wrong(checks, i)).collect();
+        let wrong: Vec<bool> = (0..count).map(|i| self.is_wrong(checks, i)).collect_vec();
         let loc = self.loc;
         Poison::new(|| Source { loc, tell: Box::new(move |i| self.tell(i)) }, count, |i| wrong[i])
     }
@@ -157,6 +158,7 @@ pub(crate) fn element(shape: &[usize], i: usize) -> String {
     if shape.iter().product::<usize>() <= 1 {
         return String::new();
     }
-    let place: Vec<usize> = strides_of(shape).iter().zip(shape).map(|(stride, extent)| i / stride % extent).collect();
+    let place: Vec<usize> =
+        strides_of(shape).iter().zip(shape).map(|(stride, extent)| i / stride % extent).collect_vec();
     format!(" at {place:?} of the tile")
 }

@@ -10,6 +10,7 @@
 //! `scan` combines each position with the one 1, 2, 4, … before it. Identities are not combined: a
 //! true identity has no effect.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::loop_limit::IterationLimit;
@@ -186,12 +187,12 @@ impl Machine<'_> {
 
     fn run_reduce(&mut self, op: &Op) -> Result<(), Fault> {
         let [outer, mut length, inner] = self.around_axis(op);
-        let mut values: Vec<Rc<Words>> = op.operands.iter().map(|&v| self.tile(v).clone()).collect();
+        let mut values: Vec<Rc<Words>> = op.operands.iter().map(|&v| self.tile(v).clone()).collect_vec();
         while length > 1 {
             let half = length / 2;
             let pick = |first| {
                 let half_of = |w: &Rc<Words>| Rc::new(along_axis(w, [outer, length, inner], first, 2, half));
-                values.iter().map(half_of).collect::<Vec<_>>()
+                values.iter().map(half_of).collect_vec()
             };
             let mut pairs = self.combine(op.regions[0], pick(1), pick(0), outer * half * inner)?;
             if length % 2 == 1 {
@@ -204,18 +205,17 @@ impl Machine<'_> {
             values = pairs;
             length = length.div_ceil(2);
         }
-        self.set_results(op, values.into_iter().map(Slot::Tile).collect());
+        self.set_results(op, values.into_iter().map(Slot::Tile).collect_vec());
         Ok(())
     }
 
     fn run_scan(&mut self, op: &Op) -> Result<(), Fault> {
         let extents @ [outer, length, inner] = self.around_axis(op);
-        let mut values: Vec<Rc<Words>> = op.operands.iter().map(|&v| self.tile(v).clone()).collect();
+        let mut values: Vec<Rc<Words>> = op.operands.iter().map(|&v| self.tile(v).clone()).collect_vec();
         let mut distance = 1;
         while distance < length {
             let count = length - distance;
-            let pick =
-                |first| values.iter().map(|w| Rc::new(along_axis(w, extents, first, 1, count))).collect::<Vec<_>>();
+            let pick = |first| values.iter().map(|w| Rc::new(along_axis(w, extents, first, 1, count))).collect_vec();
             // The accumulator is the operand that precedes the element in scan order.
             let (element, passed) = if op.reverse() { (0, distance) } else { (distance, 0) };
             let combined = self.combine(op.regions[0], pick(element), pick(passed), outer * count * inner)?;
@@ -224,7 +224,7 @@ impl Machine<'_> {
             }
             distance *= 2;
         }
-        self.set_results(op, values.into_iter().map(Slot::Tile).collect());
+        self.set_results(op, values.into_iter().map(Slot::Tile).collect_vec());
         Ok(())
     }
 
@@ -236,19 +236,20 @@ impl Machine<'_> {
         accumulators: Vec<Rc<Words>>,
         lanes: usize,
     ) -> Result<Vec<Rc<Words>>, Fault> {
-        let args: Vec<Rc<Words>> = elements.into_iter().zip(accumulators).flat_map(|(e, a)| [e, a]).collect();
+        let args: Vec<Rc<Words>> = elements.into_iter().zip(accumulators).flat_map(|(e, a)| [e, a]).collect_vec();
         if is_elementwise(self.module(), body) {
             let results = self.call(body, args)?;
-            return Ok(results.iter().map(|words| words.repeated(lanes)).collect());
+            return Ok(results.iter().map(|words| words.repeated(lanes)).collect_vec());
         }
-        let mut results: Vec<Words> = args.iter().step_by(2).map(|w| along_axis(w, [1, lanes, 1], 0, 1, 0)).collect();
+        let mut results: Vec<Words> =
+            args.iter().step_by(2).map(|w| along_axis(w, [1, lanes, 1], 0, 1, 0)).collect_vec();
         for lane in 0..lanes {
-            let one = args.iter().map(|w| Rc::new(along_axis(w, [1, lanes, 1], lane, 1, 1))).collect();
+            let one = args.iter().map(|w| Rc::new(along_axis(w, [1, lanes, 1], lane, 1, 1))).collect_vec();
             for (all, one) in results.iter_mut().zip(self.call(body, one)?) {
                 all.append(&one);
             }
         }
-        Ok(results.into_iter().map(Rc::new).collect())
+        Ok(results.into_iter().map(Rc::new).collect_vec())
     }
 
     fn call(&mut self, body: BlockId, args: Vec<Rc<Words>>) -> Result<Vec<Rc<Words>>, Fault> {
@@ -264,7 +265,7 @@ impl Machine<'_> {
                     Slot::Tile(words) | Slot::Poisoned(words, _) => words,
                     other => unreachable!("a region yields tiles, got {other:?}"),
                 })
-                .collect()),
+                .collect_vec()),
             other => unreachable!("a region ends with yield, got {other:?}"),
         }
     }

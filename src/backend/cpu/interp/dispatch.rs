@@ -1,5 +1,6 @@
 //! Execution of the ops without regions: one arm per op, which also defines the elementwise ones.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use std::rc::Rc;
@@ -162,7 +163,7 @@ impl Machine<'_> {
             O::PowI => {
                 let [x, n] = self.pair(op);
                 let exponents = int::read(self.module().dtype(op.operands[1]), Signed, n);
-                let exponents: Vec<i64> = exponents.into_iter().map(|n| n as i64).collect();
+                let exponents: Vec<i64> = exponents.into_iter().map(|n| n as i64).collect_vec();
                 let words = float::powi(self.dtype(op), x, &exponents);
                 self.put(op, words)
             }
@@ -366,7 +367,7 @@ impl Machine<'_> {
     }
 
     fn indices(&self, values: &[Value], sign: Sign) -> Vec<i64> {
-        values.iter().map(|&v| self.scalar(v, sign)).collect()
+        values.iter().map(|&v| self.scalar(v, sign)).collect_vec()
     }
 
     fn put_three(&mut self, op: &Op, numbers: [u32; 3]) {
@@ -504,22 +505,23 @@ impl Machine<'_> {
             let words = self.tile(value);
             (self.module().dtype(value), words.get(if words.len() == 1 { 0 } else { index }))
         };
-        let values: Vec<_> = op.group(1).iter().map(element).collect();
+        let values: Vec<_> = op.group(1).iter().map(element).collect_vec();
         let extents = self.dims(op.operands[0]);
         let strides = shape::strides_of(&extents);
-        let place: Vec<usize> = strides.iter().zip(&extents).map(|(stride, extent)| index / stride % extent).collect();
+        let place: Vec<usize> =
+            strides.iter().zip(&extents).map(|(stride, extent)| index / stride % extent).collect_vec();
         Err(printf::failure(text, &values, (words.len() > 1).then_some(&*place))?)
     }
 
     fn print(&mut self, op: &Op) -> Result<(), String> {
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return Err("a print without a format".into()) };
         let values = op.operand_group("args");
-        let shapes: Vec<Vec<usize>> = values.iter().map(|&v| self.dims(v)).collect();
+        let shapes: Vec<Vec<usize>> = values.iter().map(|&v| self.dims(v)).collect_vec();
         let tile =
             |(&value, shape): (&Value, &'_ Vec<usize>)| (self.elem(value), self.tile(value).clone(), shape.clone());
-        let tiles: Vec<_> = values.iter().zip(&shapes).map(tile).collect();
+        let tiles: Vec<_> = values.iter().zip(&shapes).map(tile).collect_vec();
         let printed: Vec<Printed> =
-            tiles.iter().map(|(elem, words, shape)| Printed { elem: *elem, shape, words }).collect();
+            tiles.iter().map(|(elem, words, shape)| Printed { elem: *elem, shape, words }).collect_vec();
         let text = printf::format(text, &printed)?;
         self.printed.push_str(&text);
         Ok(())

@@ -3,6 +3,7 @@
 //! A value dies in the block that defines it, at the last op that uses it there or in a region
 //! nested in that op. Values that no op uses die at once.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use crate::ir::{BlockId, Module, OpId, Value};
@@ -56,7 +57,7 @@ impl LastUses {
                 reads.extend(self.visit(module, region));
             }
             let unused = op.results.iter().filter(|r| !used.contains(*r)).copied();
-            let mut dying: Vec<Value> = unused.collect();
+            let mut dying: Vec<Value> = unused.collect_vec();
             for value in reads {
                 if used.insert(value) && defined.contains(&value) {
                     dying.push(value);

@@ -1,5 +1,6 @@
 //! State of one tile block: the values of the IR, and the memory of the block.
 
+use crate::util::collect::CollectVec as _;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::AtomicU64;
@@ -206,7 +207,7 @@ impl<'p> Machine<'p> {
     }
 
     pub fn take_all(&mut self, id: OpId) -> Vec<Slot> {
-        (0..self.module().op(id).operands.len()).map(|i| self.take(id, i)).collect()
+        (0..self.module().op(id).operands.len()).map(|i| self.take(id, i)).collect_vec()
     }
 
     /// Returns a tile operand for modification in place: a copy, except at its last use.
@@ -232,7 +233,7 @@ impl<'p> Machine<'p> {
     }
 
     pub fn dims(&self, value: Value) -> Vec<usize> {
-        self.module().shape(value).iter().map(|&n| n as usize).collect()
+        self.module().shape(value).iter().map(|&n| n as usize).collect_vec()
     }
 
     pub(crate) fn elem(&self, value: Value) -> Elem {

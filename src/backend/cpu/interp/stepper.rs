@@ -4,6 +4,7 @@
 //! Values remain until they are replaced or forgotten, also after their last use. The operands of
 //! an op must be defined.
 
+use crate::util::collect::CollectVec as _;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ pub(crate) struct SlotContent(Slot);
 impl SlotContent {
     /// Creates a tile of numbers of this type from their bits.
     pub fn of_bits(dtype: DType, bits: impl Iterator<Item = u64>) -> SlotContent {
-        SlotContent(Slot::tile(with_width!(Width::of(dtype), W => W::list(bits.map(W::from_u64).collect()))))
+        SlotContent(Slot::tile(with_width!(Width::of(dtype), W => W::list(bits.map(W::from_u64).collect_vec()))))
     }
 
     /// Returns true if the value is defined.
@@ -45,7 +46,7 @@ impl SlotContent {
 
     /// Returns the bits of the elements of a tile; empty for other contents.
     pub fn bits(&self) -> Vec<u64> {
-        self.words().map_or(Vec::new(), |words| (0..words.len()).map(|i| words.get(i)).collect())
+        self.words().map_or(Vec::new(), |words| (0..words.len()).map(|i| words.get(i)).collect_vec())
     }
 
     /// Returns some elements of a tile. A single number and a content that is not a tile are equal
@@ -53,7 +54,7 @@ impl SlotContent {
     pub fn part(&self, elements: &[u32]) -> SlotContent {
         match self.words() {
             Some(words) if words.len() > 1 => SlotContent(Slot::tile(
-                each_width!(words, list => Word::list(elements.iter().map(|&i| list[i as usize]).collect())),
+                each_width!(words, list => Word::list(elements.iter().map(|&i| list[i as usize]).collect_vec())),
             )),
             _ => self.clone(),
         }
@@ -102,7 +103,7 @@ impl LoopLimit {
     /// # Errors
     /// The loop never ends, or the number of iterations exceeds the limit.
     pub fn next(&mut self, state: &[SlotContent]) -> Result<bool, Fault> {
-        let state: Vec<Slot> = state.iter().map(|content| content.0.clone()).collect();
+        let state: Vec<Slot> = state.iter().map(|content| content.0.clone()).collect_vec();
         Ok(self.0.next(&state)?)
     }
 }
@@ -179,7 +180,7 @@ impl<'p> Frame<'p> {
     /// The errors of [`Frame::step`].
     pub fn step_with(&mut self, id: OpId, operands: &[Option<SlotContent>]) -> Result<SlotContent, Fault> {
         let op = self.module().op(id);
-        let before: Vec<Slot> = op.operands.iter().map(|&value| self.machine.get(value).clone()).collect();
+        let before: Vec<Slot> = op.operands.iter().map(|&value| self.machine.get(value).clone()).collect_vec();
         for (&value, content) in op.operands.iter().zip(operands) {
             if let Some(content) = content {
                 self.machine.set(value, content.0.clone());

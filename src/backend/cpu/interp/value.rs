@@ -8,6 +8,7 @@
 //! Elementwise ops repeat a one-element list if the other operands are longer. Reductions use this
 //! to run their scalar body on whole slices.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use crate::dtype::DType;
@@ -142,7 +143,9 @@ impl Words {
     pub fn from_data(width: Width, data: &ConstData, count: usize) -> Words {
         match data {
             ConstData::Splat(bits) => Words::splat(width, *bits, count),
-            ConstData::Dense(all) => with_width!(width, W => W::list(all.iter().map(|&b| W::from_u64(b)).collect())),
+            ConstData::Dense(all) => {
+                with_width!(width, W => W::list(all.iter().map(|&b| W::from_u64(b)).collect_vec()))
+            }
         }
     }
 
@@ -158,7 +161,7 @@ impl Words {
 
     /// Returns the low bits of each word, in the width of a type.
     pub fn cut(&self, dtype: DType) -> Words {
-        with_width!(Width::of(dtype), W => W::list((0..self.len()).map(|i| W::from_u64(self.get(i))).collect()))
+        with_width!(Width::of(dtype), W => W::list((0..self.len()).map(|i| W::from_u64(self.get(i))).collect_vec()))
     }
 
     /// Returns this list, or `count` copies of its only word.
@@ -182,13 +185,13 @@ pub(crate) struct Array {
 
 /// Computes one result per element.
 pub(crate) fn map<A: Copy, R>(a: &[A], f: impl Fn(A) -> R) -> Vec<R> {
-    a.iter().map(|&x| f(x)).collect()
+    a.iter().map(|&x| f(x)).collect_vec()
 }
 
 /// Computes one result per element; a one-element operand is repeated.
 pub(crate) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) -> Vec<R> {
     match (a.len(), b.len()) {
-        (n, m) if n == m => a.iter().zip(b).map(|(&x, &y)| f(x, y)).collect(),
+        (n, m) if n == m => a.iter().zip(b).map(|(&x, &y)| f(x, y)).collect_vec(),
         (1, _) => map(b, |y| f(a[0], y)),
         (_, 1) => map(a, |x| f(x, b[0])),
         (n, m) => unreachable!("elementwise op on {n} and {m} elements"),
@@ -199,8 +202,8 @@ pub(crate) fn zip<A: Copy, B: Copy, R>(a: &[A], b: &[B], f: impl Fn(A, B) -> R) 
 pub(crate) fn zip3<A: Copy, B: Copy, C: Copy, R>(a: &[A], b: &[B], c: &[C], f: impl Fn(A, B, C) -> R) -> Vec<R> {
     let count = a.len().max(b.len()).max(c.len());
     if a.len() == count && b.len() == count && c.len() == count {
-        return a.iter().zip(b).zip(c).map(|((&x, &y), &z)| f(x, y, z)).collect();
+        return a.iter().zip(b).zip(c).map(|((&x, &y), &z)| f(x, y, z)).collect_vec();
     }
     let at = |len: usize, i: usize| if len == 1 { 0 } else { i };
-    (0..count).map(|i| f(a[at(a.len(), i)], b[at(b.len(), i)], c[at(c.len(), i)])).collect()
+    (0..count).map(|i| f(a[at(a.len(), i)], b[at(b.len(), i)], c[at(c.len(), i)])).collect_vec()
 }

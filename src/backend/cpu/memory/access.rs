@@ -2,6 +2,7 @@
 //!
 //! An ordered access is a relaxed access with a fence: after an acquire, before a release.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -41,7 +42,7 @@ impl Machine<'_> {
             let next = |n: &Option<i64>| {
                 n.unwrap_or_else(|| self.scalar(*dynamic.next().expect("an operand an extent"), Sign::Unsigned))
             };
-            fixed.iter().map(next).collect::<Vec<_>>()
+            fixed.iter().map(next).collect_vec()
         };
         let base = self.tile(op.operands[0]).get(0);
         let array = Array { base, shape: fill(shape, op.group(1)), strides: fill(strides, op.group(2)) };
@@ -84,7 +85,7 @@ impl Machine<'_> {
             unreachable!("an access through a tensor view")
         };
         let Type::TensorView { elem, .. } = *module.type_of(*array) else { unreachable!("a view of a tensor view") };
-        let index: Vec<Index> = op.operand_group("index").iter().map(|&v| self.index(v)).collect();
+        let index: Vec<Index> = op.operand_group("index").iter().map(|&v| self.index(v)).collect_vec();
         let inbounds = match op.attr(AttrKind::Inbounds) {
             Some(Attr::Inbounds(list)) => list.as_slice(),
             _ => &[],
@@ -99,7 +100,7 @@ impl Machine<'_> {
             return Index::One(self.scalar(value, Sign::Signed));
         }
         let positions = int::read(self.module().dtype(value), Sign::Signed, self.tile(value));
-        Index::Positions(positions.into_iter().map(|p| p as i64).collect())
+        Index::Positions(positions.into_iter().map(|p| p as i64).collect_vec())
     }
 
     /// Returns the checked bytes of a footprint; `None` if it is empty.
@@ -200,7 +201,7 @@ impl Machine<'_> {
                 out[i] = if dtype == DType::I1 { W::from_u64(u64::from(word.to_u64() != 0)) } else { word };
             })?;
         });
-        self.fence_after(op, || self.ptr_places(op, source).into_iter().flatten().collect());
+        self.fence_after(op, || self.ptr_places(op, source).into_iter().flatten().collect_vec());
         self.put(op, words);
         self.set_token(op);
         Ok(())
@@ -232,7 +233,7 @@ impl Machine<'_> {
                 out[i] = span.update::<W>(0, |old| update.apply(old, operand[i].to_u64()));
             })?;
         });
-        self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect());
+        self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect_vec());
         self.put(op, old);
         self.set_token(op);
         Ok(())
@@ -251,7 +252,7 @@ impl Machine<'_> {
                 out[i] = span.update::<W>(0, |old| if old == expected[i].to_u64() { new[i].to_u64() } else { old });
             })?;
         });
-        self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect());
+        self.fence_after(op, || self.ptr_places(op, pointers).into_iter().flatten().collect_vec());
         self.put(op, old);
         self.set_token(op);
         Ok(())
@@ -279,7 +280,7 @@ impl Machine<'_> {
     fn ptr_places(&self, op: &Op, pointers: Value) -> Vec<Option<u64>> {
         let mask = op.operand_group("mask").first().map(|&mask| u8::of(self.tile(mask)));
         let place = |(i, &address): (usize, &u64)| mask.is_none_or(|mask| mask[i] != 0).then_some(2 * address);
-        u64::of(self.tile(pointers)).iter().enumerate().map(place).collect()
+        u64::of(self.tile(pointers)).iter().enumerate().map(place).collect_vec()
     }
 
     /// Returns the place of each element of an access, and its number of half bytes; `None` for
@@ -317,7 +318,7 @@ impl Machine<'_> {
         {
             let number = |index: &Index| if let Index::One(number) = index { Some(*number) } else { None };
             let is_outside = footprint.range.is_none() && !is_clipped(op);
-            let index: Vec<Option<i64>> = if is_outside { index.iter().map(number).collect() } else { Vec::new() };
+            let index: Vec<Option<i64>> = if is_outside { index.iter().map(number).collect_vec() } else { Vec::new() };
             let outside = is_outside.then_some(TileAt { index: &index, tile, dim_map, shape });
             if let Some(outside) = outside.as_ref().filter(|_| self.checks.bounds) {
                 return Err(outside.error());

@@ -1,5 +1,6 @@
 //! Global arrays of a module: one copy per program, with the representation of GPU memory.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::atomic::AtomicU64;
 
 use super::host_memory::Span;
@@ -40,7 +41,7 @@ impl Globals {
             let memory = bytes.chunks(8).map(word).collect();
             Global { name: global.name.clone(), constant: global.constant, bytes: bytes.len() as u64, memory }
         };
-        Globals { all: module.globals.iter().map(one).collect() }
+        Globals { all: module.globals.iter().map(one).collect_vec() }
     }
 
     /// Returns the address of the global of this name.

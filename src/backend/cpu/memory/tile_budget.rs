@@ -4,6 +4,7 @@
 //! it may allocate, for results and temporary lists. The claims of all threads together are
 //! allocated and freed at once as a probe. Small tiles are not counted.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::ir::{Module, Op, Opcode, Type};
@@ -26,7 +27,7 @@ pub(crate) fn elements(module: &Module) -> Vec<usize> {
         let is_leaf = op.regions.is_empty() || matches!(op.code, Opcode::Reduce | Opcode::Scan);
         if is_leaf { large(tiles.max().unwrap_or(0)) } else { 0 }
     };
-    (0..module.num_ops()).map(|id| elements(&module.ops[id])).collect()
+    (0..module.num_ops()).map(|id| elements(&module.ops[id])).collect_vec()
 }
 
 /// Returns a number of elements if it is large, else 0.

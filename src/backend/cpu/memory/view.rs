@@ -9,6 +9,7 @@ use super::host_memory::{Cell, Span};
 use crate::backend::cpu::interp::value::{Array, Width, Word, Words, with_width};
 use crate::dtype::DType;
 use crate::ir::Type;
+use crate::util::collect::CollectVec as _;
 
 /// By tile dimension: element offsets relative to the start of the footprint; `None` is outside.
 pub(super) type Axes = Vec<Vec<Option<usize>>>;
@@ -32,7 +33,10 @@ impl std::fmt::Display for Index {
 /// Returns the number of tiles along each dimension of the index space.
 pub(crate) fn index_space(view: &Type, array: &Array) -> Vec<i64> {
     let steps = |step: &[i32], dim_map: &[i32]| {
-        step.iter().zip(dim_map).map(|(&s, &d)| (array.shape[d as usize] as u64).div_ceil(s as u64) as i64).collect()
+        step.iter()
+            .zip(dim_map)
+            .map(|(&s, &d)| (array.shape[d as usize] as u64).div_ceil(s as u64) as i64)
+            .collect_vec()
     };
     match view {
         Type::PartitionView { tile, dim_map, .. } => steps(tile, dim_map),
@@ -51,19 +55,19 @@ fn positions(view: &Type, array: &Array, index: &[Index]) -> Vec<(usize, Vec<Opt
             let dim = dim_map[d] as usize;
             let Index::One(i) = index[d] else { unreachable!("a scalar index") };
             let first = i.checked_mul(step[d].into());
-            (dim, (0..tile[d] as i64).map(|j| inside(dim, first?.checked_add(j)?)).collect())
+            (dim, (0..tile[d] as i64).map(|j| inside(dim, first?.checked_add(j)?)).collect_vec())
         };
-        (0..tile.len()).map(axis).collect()
+        (0..tile.len()).map(axis).collect_vec()
     };
     match view {
         Type::PartitionView { tile, dim_map, .. } => regular(tile, tile, dim_map),
         Type::StridedView { tile, traversal, dim_map, .. } => regular(tile, traversal, dim_map),
         Type::GatherScatterView { tile, .. } => {
             let axis = |d: usize| match &index[d] {
-                Index::Positions(list) => (d, list.iter().map(|&p| inside(d, p)).collect()),
-                &Index::One(first) => (d, (0..tile[d] as i64).map(|j| inside(d, first.checked_add(j)?)).collect()),
+                Index::Positions(list) => (d, list.iter().map(|&p| inside(d, p)).collect_vec()),
+                &Index::One(first) => (d, (0..tile[d] as i64).map(|j| inside(d, first.checked_add(j)?)).collect_vec()),
             };
-            (0..tile.len()).map(axis).collect()
+            (0..tile.len()).map(axis).collect_vec()
         }
         Type::Tile { .. } | Type::TensorView { .. } | Type::Token => unreachable!("not a view with an index space"),
     }
@@ -103,7 +107,7 @@ pub(super) fn footprint(
         }
         let stride = array.strides[dim];
         let offset = |p: i64| p.checked_mul(stride).ok_or("the element offset does not fit 64 bits");
-        let known: Vec<i64> = places.iter().flatten().copied().collect();
+        let known: Vec<i64> = places.iter().flatten().copied().collect_vec();
         let (Some(&low), Some(&high)) = (known.iter().min(), known.iter().max()) else {
             axes.push(vec![None; places.len()]);
             empty = true;
@@ -111,7 +115,7 @@ pub(super) fn footprint(
         };
         first = first.checked_add(offset(low)?).ok_or("the element offset does not fit 64 bits")?;
         last = last.checked_add(offset(high)?).ok_or("the element offset does not fit 64 bits")?;
-        axes.push(places.into_iter().map(|p| p.map(|p| ((p - low) * stride) as usize)).collect());
+        axes.push(places.into_iter().map(|p| p.map(|p| ((p - low) * stride) as usize)).collect_vec());
     }
     let bits = dtype.storage_bits() as i64;
     let byte = |element: i64| element.checked_mul(bits).map(|b| b / 8).ok_or("the element offset does not fit 64 bits");

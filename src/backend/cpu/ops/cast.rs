@@ -3,6 +3,7 @@
 //! Float to integer truncates, saturates at the range of the integer and returns 0 for NaN, with
 //! and without the flag of the op. So the result is always defined.
 
+use crate::util::collect::CollectVec as _;
 use bytemuck::allocation::cast_vec;
 
 use super::float::{from_patterns, narrow, to_f64, widen};
@@ -70,12 +71,12 @@ pub(crate) fn pack(from: DType, x: &Words) -> Words {
     if bits >= 8 {
         let bytes = bits as usize / 8;
         return Words::W8(each_width!(x, list => {
-            list.iter().flat_map(|w| w.to_u64().to_le_bytes().into_iter().take(bytes)).collect()
+            list.iter().flat_map(|w| w.to_u64().to_le_bytes().into_iter().take(bytes)).collect_vec()
         }));
     }
     let per_byte = 8 / bits as usize;
     let join = |part: &[u8]| part.iter().rev().fold(0u8, |byte, &w| byte << bits | w & ((1 << bits) - 1));
-    Words::W8(u8::of(x).chunks(per_byte).map(join).collect())
+    Words::W8(u8::of(x).chunks(per_byte).map(join).collect_vec())
 }
 
 /// Inverse of [`pack`].
@@ -88,5 +89,5 @@ pub(crate) fn unpack(to: DType, x: &Words) -> Words {
         return from_patterns(to, bytes.chunks(size).map(word));
     }
     let mask = (1u8 << bits) - 1;
-    Words::W8(bytes.iter().flat_map(|&byte| (0..8 / bits).map(move |i| byte >> (i * bits) & mask)).collect())
+    Words::W8(bytes.iter().flat_map(|&byte| (0..8 / bits).map(move |i| byte >> (i * bits) & mask)).collect_vec())
 }

@@ -4,6 +4,7 @@
 //! rounding the exact result, because f32 has more than twice their precision. f32 and f64 are
 //! computed in their own type.
 
+use crate::util::collect::CollectVec as _;
 use std::borrow::Cow;
 
 use bytemuck::cast_slice;
@@ -72,7 +73,7 @@ pub(crate) fn to_f64(dtype: DType, words: &Words) -> Cow<'_, [f64]> {
 
 /// Returns a list of the type's width from bit patterns, one per element.
 pub(super) fn from_patterns(dtype: DType, patterns: impl Iterator<Item = u64>) -> Words {
-    words_of(dtype, patterns.collect())
+    words_of(dtype, patterns.collect_vec())
 }
 
 fn words_of(dtype: DType, patterns: Vec<u64>) -> Words {

@@ -6,6 +6,7 @@
 //! rounded once, at the end. Integer products are added modulo 2^32. The blocking of the loops does
 //! not change results.
 
+use crate::util::collect::CollectVec as _;
 use std::borrow::Cow;
 
 use bytemuck::allocation::cast_vec;
@@ -91,7 +92,7 @@ fn to_f32(dtype: DType, words: &Words) -> Cow<'_, [f32]> {
         DType::F32 | DType::TF32 | DType::F16 | DType::BF16 => widen(dtype, words),
         _ => {
             let codes = 1u64 << dtype.bits();
-            let table: Vec<f32> = (0..codes).map(|code| float_codec::decode(dtype, code) as f32).collect();
+            let table: Vec<f32> = (0..codes).map(|code| float_codec::decode(dtype, code) as f32).collect_vec();
             Cow::Owned(map(u8::of(words), |w| table[w as usize]))
         }
     }

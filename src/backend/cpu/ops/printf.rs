@@ -6,6 +6,7 @@ use crate::backend::cpu::interp::value::Words;
 use crate::dtype::DType;
 use crate::ir::{Elem, Sign};
 use crate::pass::{UNWRITTEN, VIOLATED_ASSUMPTION};
+use crate::util::collect::CollectVec as _;
 
 /// The number of elements beyond which a tile is abbreviated, as in NumPy.
 const MAX_PRINTED: usize = 1000;
@@ -63,10 +64,10 @@ pub(crate) fn format(text: &str, tiles: &[Printed]) -> Result<String, String> {
 /// # Errors
 /// The errors of [`format`].
 pub(crate) fn failure(text: &str, values: &[(DType, u64)], element: Option<&[usize]>) -> Result<String, String> {
-    let words: Vec<Words> = values.iter().map(|&(dtype, bits)| Words::W64(vec![bits]).cut(dtype)).collect();
+    let words: Vec<Words> = values.iter().map(|&(dtype, bits)| Words::W64(vec![bits]).cut(dtype)).collect_vec();
     let values = values.iter().zip(&words);
     let values: Vec<Printed> =
-        values.map(|(&(dtype, _), words)| Printed { elem: Elem::Num(dtype), shape: &[], words }).collect();
+        values.map(|(&(dtype, _), words)| Printed { elem: Elem::Num(dtype), shape: &[], words }).collect_vec();
     let text = if values.is_empty() { text.to_owned() } else { format(text, &values)? };
     let element = element.map(|element| format!(" (element {element:?})")).unwrap_or_default();
     Ok(match &*text {

@@ -2,6 +2,7 @@
 //! histograms.
 
 use crate::backend::cpu::interp::value::{Word, Words, each_width};
+use crate::util::collect::CollectVec as _;
 
 /// Returns row-major strides.
 pub(crate) fn strides_of(shape: &[usize]) -> Vec<usize> {
@@ -67,7 +68,7 @@ pub(crate) fn broadcast(source: &Words, from: &[usize], to: &[usize]) -> Words {
 /// Permutes dimensions: dimension d of the result is dimension `permutation[d]` of the source.
 pub(crate) fn permute(source: &Words, from: &[usize], permutation: &[i32]) -> Words {
     let strides = strides_of(from);
-    let pick = |list: &[usize]| permutation.iter().map(|&p| list[p as usize]).collect::<Vec<_>>();
+    let pick = |list: &[usize]| permutation.iter().map(|&p| list[p as usize]).collect_vec();
     take_box(source, 0, &pick(from), &pick(&strides))
 }
 
@@ -76,7 +77,7 @@ pub(crate) fn cat([x, y]: [&Words; 2], [x_shape, y_shape]: [&[usize]; 2], dim: u
     let row = |shape: &[usize]| shape[dim..].iter().product::<usize>();
     let (x_row, y_row) = (row(x_shape), row(y_shape));
     fn join<T: Copy>(x: &[T], y: &[T], x_row: usize, y_row: usize) -> Vec<T> {
-        x.chunks(x_row).zip(y.chunks(y_row)).flat_map(|(a, b)| a.iter().chain(b).copied()).collect()
+        x.chunks(x_row).zip(y.chunks(y_row)).flat_map(|(a, b)| a.iter().chain(b).copied()).collect_vec()
     }
     each_width!(x, list => Word::list(join(list, Word::of(y), x_row, y_row)))
 }
@@ -120,7 +121,7 @@ pub(crate) fn gather([source, positions]: [&Words; 2], [from, to]: [&[usize]; 2]
         (i / (count * inner) * length + at) * inner + i % inner
     };
     let positions = u32::of(positions).iter().enumerate();
-    each_width!(source, list => Word::list(positions.map(|position| list[place(position)]).collect()))
+    each_width!(source, list => Word::list(positions.map(|position| list[place(position)]).collect_vec()))
 }
 
 /// Counts the earlier elements that are equal, of each number in 0..`bins`.
@@ -133,7 +134,7 @@ pub(crate) fn ranks(source: &Words, bins: usize) -> Words {
         }
         None => 0,
     };
-    Word::list(u32::of(source).iter().map(&mut rank).collect())
+    Word::list(u32::of(source).iter().map(&mut rank).collect_vec())
 }
 
 /// Counts the elements of each number in 0..`bins`.

@@ -5,6 +5,7 @@
 //! queue. A loop is simulated for a few iterations; the others are added at the cycles of a steady
 //! iteration.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::async_queue::{AsyncQueue, NUM_QUEUES};
@@ -48,8 +49,8 @@ impl EventReplay {
         let mut sim = SimState {
             programs,
             resources: Resources::new(seen),
-            ctas: (0..resident_ctas).map(|_| CtaState::new(programs)).collect(),
-            queues: (0..NUM_QUEUES * warp_groups.len()).map(|_| AsyncQueue::default()).collect(),
+            ctas: (0..resident_ctas).map(|_| CtaState::new(programs)).collect_vec(),
+            queues: (0..NUM_QUEUES * warp_groups.len()).map(|_| AsyncQueue::default()).collect_vec(),
             spans: seen.then(Vec::new),
             iteration_timings: Vec::new(),
         };
@@ -129,9 +130,9 @@ pub fn extrapolated(programs: &EventPrograms, replay: &EventReplay) -> (Vec<Loop
                 && warp_group.group == 0
                 && !warp_group.loads(programs)
         };
-        let iteration_timings: Vec<&IterationTiming> = replay.iteration_timings.iter().filter(of_math).collect();
+        let iteration_timings: Vec<&IterationTiming> = replay.iteration_timings.iter().filter(of_math).collect_vec();
         if plan.pingpong.is_some() {
-            let all = iteration_timings.iter().flat_map(|timings| timings.starts.iter().copied()).collect();
+            let all = iteration_timings.iter().flat_map(|timings| timings.starts.iter().copied()).collect_vec();
             let end = iteration_timings.iter().map(|timings| timings.end).fold(0.0, f64::max);
             starts.insert(loop_index, (all, end));
         } else if let Some(timings) = iteration_timings.into_iter().max_by(|a, b| last(a).total_cmp(&last(b))) {
@@ -164,5 +165,8 @@ fn extra_of(programs: &EventPrograms, list: usize, extra: &FxHashMap<usize, f64>
 
 /// Returns the utilization of each resource.
 pub fn shares(replay: &EventReplay) -> Vec<(Resource, f64)> {
-    Resource::ALL.into_iter().map(|resource| (resource, replay.busy[resource as usize] / replay.end.max(1.0))).collect()
+    Resource::ALL
+        .into_iter()
+        .map(|resource| (resource, replay.busy[resource as usize] / replay.end.max(1.0)))
+        .collect_vec()
 }

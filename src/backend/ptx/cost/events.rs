@@ -1,6 +1,7 @@
 //! Events of a schedule: the steps of each partition with their resource use, as input of the
 //! simulation.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
@@ -189,7 +190,7 @@ impl EventPrograms {
                 .pipelines
                 .iter()
                 .map(|pipeline| PipelineCost { stages: pipeline.num_stages as usize, clustered: pipeline.clustered })
-                .collect();
+                .collect_vec();
             for channel in &roles.channels {
                 let share = |load: OpId| {
                     if roles.multicast.as_ref().is_some_and(|p| p.can_multicast(load)) { 0.5 } else { 1.0 }

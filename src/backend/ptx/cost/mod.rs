@@ -35,6 +35,7 @@ pub mod timeline_svg;
 mod trip_count;
 mod warp_walk;
 
+use crate::util::collect::CollectVec as _;
 pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
 pub use step_spans::StepSpan;
@@ -102,7 +103,7 @@ impl CostInput<'_, '_> {
         let fixed = [Resource::Tensor, Resource::Special, Resource::L2, Resource::Memory];
         let lower_bound_fraction =
             shares.iter().filter(|(resource, _)| fixed.contains(resource)).map(|share| share.1).fold(0.0, f64::max);
-        let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect();
+        let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect_vec();
         let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
         let waves = all.map(|all| (all / (machine.num_sms * f64::from(resident_ctas))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * cta_cycles + machine.launch);

@@ -4,6 +4,7 @@
 use super::events::{EventPrograms, PipelineCost};
 use super::resource_use::{NUM_RESOURCES, Resource, ResourceUse};
 use crate::backend::ptx::schedule::OrderPoint;
+use crate::util::collect::CollectVec as _;
 
 /// A span of time in which a resource served one event.
 #[derive(Clone, Copy, Debug)]
@@ -113,14 +114,14 @@ impl CtaState {
         let pipeline = |cost: &PipelineCost| StageTimes { cost: *cost, full: Vec::new(), released: Vec::new() };
         let consumers = programs.partitions.first().map_or(1, |partition| partition.groups);
         CtaState {
-            pipelines: programs.pipelines.iter().map(pipeline).collect(),
+            pipelines: programs.pipelines.iter().map(pipeline).collect_vec(),
             begins: Vec::new(),
             ends: Default::default(),
             barriers: programs
                 .partitions
                 .iter()
                 .map(|partition| vec![Vec::new(); partition.pingpong_groups as usize])
-                .collect(),
+                .collect_vec(),
             consumers,
         }
     }

@@ -3,6 +3,7 @@
 //! The first panel is one steady iteration of the first innermost loop with MMAs, or the CTA
 //! if no loop has MMAs. With ping-pong, a second panel shows the whole CTA.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 use super::discrete_event::EventReplay;
@@ -26,7 +27,7 @@ struct TimeWindow {
 /// Returns the panels of a simulation.
 pub fn panels(programs: &EventPrograms, replay: &EventReplay) -> Vec<Panel> {
     let windows = windows(programs, replay).into_iter();
-    windows.map(|window| Panels { programs, replay, window: &window }.panel()).collect()
+    windows.map(|window| Panels { programs, replay, window: &window }.panel()).collect_vec()
 }
 
 /// Returns start and end of an iteration in the steady part of a loop.
@@ -51,7 +52,7 @@ fn windows(programs: &EventPrograms, replay: &EventReplay) -> Vec<TimeWindow> {
     };
     let Some((from, to)) = inner.and_then(|inner| {
         let iteration_timings: Vec<&IterationTiming> =
-            iteration_timings().filter(|timings| timings.loop_index == inner).collect();
+            iteration_timings().filter(|timings| timings.loop_index == inner).collect_vec();
         middle(iteration_timings.get(iteration_timings.len() / 2)?)
     }) else {
         whole(&mut windows);
@@ -80,7 +81,7 @@ impl Panels<'_> {
 
     fn panel(&self) -> Panel {
         let groups = (0..self.replay.warp_groups.len()).map(|number| self.warp_group(number));
-        let lanes = groups.chain(Resource::ALL.map(|resource| self.resource(resource))).collect();
+        let lanes = groups.chain(Resource::ALL.map(|resource| self.resource(resource))).collect_vec();
         let &TimeWindow { ref title, from, to, marks } = self.window;
         Panel { title: title.clone(), from, to, marks, unit: "cycles", lanes }
     }
@@ -106,7 +107,7 @@ impl Panels<'_> {
             let fill = if waits { BarKind::Wait } else { kind }.legend().0;
             Bar { label: if waits { format!("wait: {label}") } else { label }, start, end, fill }
         };
-        let bars = runs.into_iter().map(bar).collect();
+        let bars = runs.into_iter().map(bar).collect_vec();
         Lane { name: group_name(self.programs, self.replay, number), group: Some(group_colour(number)), bars }
     }
 
@@ -136,7 +137,7 @@ impl Panels<'_> {
             let label = event.map_or_else(|| "stores".to_owned(), named);
             Bar { label, start, end, fill: group_colour(warp_group) }
         };
-        let bars = runs.into_iter().map(bar).collect();
+        let bars = runs.into_iter().map(bar).collect_vec();
         Lane { name: format!("{} {share} %", resource.name()), group: None, bars }
     }
 }

@@ -5,6 +5,7 @@
 //! `simulated_timeline` makes the panels of a simulation, and `launch::trace` those of a recorded
 //! run.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 /// Sizes in pixels.
@@ -246,7 +247,7 @@ impl PanelWriter<'_> {
             );
             tick += step;
         }
-        for x in marks.iter().flat_map(|&(start, end)| [start, end]).map(|time| self.x(time)).collect::<Vec<_>>() {
+        for x in marks.iter().flat_map(|&(start, end)| [start, end]).map(|time| self.x(time)).collect_vec() {
             let _ = writeln!(
                 self.out,
                 "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{}\" y2=\"{y}\" stroke=\"#cf222e\" stroke-width=\"1\" stroke-dasharray=\"4 3\"/>",

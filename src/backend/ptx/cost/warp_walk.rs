@@ -1,5 +1,6 @@
 //! State of a simulated warp group, and the execution of its events.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::VecDeque;
 
 use super::async_queue::{AsyncQueue, L2_QUEUE, MEMORY_QUEUE, MMA_QUEUE, NUM_QUEUES};
@@ -411,7 +412,7 @@ impl WarpGroupState {
         let is_single_group = sim.programs.partitions[self.partition].pingpong_groups == 1;
         let gap = if is_single_group { machine.mma_group_gap } else { 0.0 };
         sim.queue(self.number, MMA_QUEUE).issue((mma_usage, min_cycles), self.time, position, gap);
-        let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect();
+        let releases = releases.iter().map(|&channel| self.stage_of(sim, channel)).collect_vec();
         self.mmas_in_flight.push_back(QueuedMma { number: self.issued_mmas, releases });
         self.issued_mmas += 1;
     }
@@ -421,7 +422,7 @@ impl WarpGroupState {
         let Some(last) = count.checked_sub(1).and_then(|last| self.mmas_in_flight.get(last)) else { return Some(()) };
         let done = *sim.queue(self.number, MMA_QUEUE).done.get(last.number)?;
         self.wait_until(sim, done, position);
-        for mma in self.mmas_in_flight.drain(..count).collect::<Vec<_>>() {
+        for mma in self.mmas_in_flight.drain(..count).collect_vec() {
             for stage in mma.releases {
                 self.release_stage(sim, stage);
             }

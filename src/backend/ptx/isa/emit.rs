@@ -3,6 +3,7 @@
 //! A 32-bit register is declared `.b32` and a 64-bit one `.b64` for each class: PTX accepts an
 //! untyped register wherever the width fits.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::{self, Display, Formatter, Write};
 
 use super::inst::*;
@@ -90,7 +91,7 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
         let _ = write!(out, ".visible .global .align {align} .b8 {name}[{len}]");
         // A global without an initializer is zero.
         if global.bytes.iter().any(|&byte| byte != 0) {
-            let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect();
+            let bytes: Vec<String> = global.bytes.iter().map(u8::to_string).collect_vec();
             let _ = write!(out, " = {{{}}}", bytes.join(","));
         }
         let _ = writeln!(out, ";");
@@ -102,16 +103,16 @@ pub fn module(target: Target, globals: &[GlobalArray], functions: &[Function]) -
         }
     }
     for Table { name, words } in tables {
-        let list: Vec<String> = words.iter().map(|word| format!("0x{word:x}")).collect();
+        let list: Vec<String> = words.iter().map(|word| format!("0x{word:x}")).collect_vec();
         let _ = writeln!(out, ".const .align 8 .b64 {name}[{}] = {{{}}};", words.len(), list.join(","));
     }
-    let texts: Vec<&String> = functions.iter().flat_map(|function| &function.texts).collect();
+    let texts: Vec<&String> = functions.iter().flat_map(|function| &function.texts).collect_vec();
     if !texts.is_empty() {
         let _ = writeln!(out, ".extern .func (.param .b32 count) vprintf (.param .b64 text, .param .b64 values);");
     }
     for (index, text) in texts.into_iter().enumerate() {
         // Numbers, because a text may have any characters. It ends with a NUL.
-        let bytes: Vec<String> = text.bytes().chain([0]).map(|byte| byte.to_string()).collect();
+        let bytes: Vec<String> = text.bytes().chain([0]).map(|byte| byte.to_string()).collect_vec();
         let _ = writeln!(out, ".global .align 1 .b8 text{index}[{}] = {{{}}};", bytes.len(), bytes.join(","));
     }
     for function in functions {

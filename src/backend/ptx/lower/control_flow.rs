@@ -4,6 +4,7 @@
 //! Conversions and thread indices that a region computes are forgotten at its end, because the
 //! region may not have been executed.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::FxHashSet;
@@ -88,10 +89,10 @@ impl Lowering<'_> {
             let regs: Vec<Operand> = if is_packed(fixed) {
                 let dtype = self.info.element_type(value);
                 // Copies remain valid when the next iteration writes the words.
-                let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect();
-                words.into_iter().flat_map(|word| repr::unpack_word(&mut self.b, dtype, word.into())).collect()
+                let words: Vec<Reg> = fixed.1.iter().map(|&word| self.b.copy(word, RegClass::B32)).collect_vec();
+                words.into_iter().flat_map(|word| repr::unpack_word(&mut self.b, dtype, word.into())).collect_vec()
             } else {
-                fixed.1.iter().map(|&r| r.into()).collect()
+                fixed.1.iter().map(|&r| r.into()).collect_vec()
             };
             self.values.define(value, Tile { layout: fixed.0.clone(), regs: regs.into() });
         }
@@ -129,7 +130,7 @@ impl Lowering<'_> {
                 Operand::Reg(reg) if written.contains(&reg) => (dst, self.b.copy(src, reg.class).into()),
                 _ => (dst, src),
             })
-            .collect();
+            .collect_vec();
         for (dst, src) in copies {
             self.b.mov_to(dst, src);
         }
@@ -153,7 +154,7 @@ impl Lowering<'_> {
         let step = self.scalar(op.group(2)[0])?;
         self.hoist_conversions(&plan.hoisted)?;
         let carried: Vec<Option<FixedRegisters>> =
-            args[1..].iter().map(|&arg| self.carried_registers(arg, body)).collect();
+            args[1..].iter().map(|&arg| self.carried_registers(arg, body)).collect_vec();
         self.assign(&carried, op.group(3))?;
         self.hoist_operands(&plan.hoisted_operands)?;
         let pingpong = plan.pingpong.as_ref();
@@ -294,11 +295,11 @@ impl Lowering<'_> {
         let body = op.regions[0];
         let args = &module.block(body).args;
         self.hoist_conversions(&plan.hoisted)?;
-        let carried: Vec<Option<FixedRegisters>> = args.iter().map(|&arg| self.fixed_registers(arg)).collect();
+        let carried: Vec<Option<FixedRegisters>> = args.iter().map(|&arg| self.fixed_registers(arg)).collect_vec();
         self.assign(&carried, op.group(0))?;
         self.hoist_operands(&plan.hoisted_operands)?;
         let results: Vec<Option<FixedRegisters>> =
-            op.results.iter().map(|&result| self.fixed_registers(result)).collect();
+            op.results.iter().map(|&result| self.fixed_registers(result)).collect_vec();
         let (head, end) = (self.b.new_label(), self.b.new_label());
         self.flush_sunk_waits();
         let waits = self.waiting_since(body);
@@ -325,7 +326,7 @@ impl Lowering<'_> {
         let condition = self.scalar(op.operands[0])?;
         self.flush_sunk_waits();
         let mut results: Vec<Option<FixedRegisters>> =
-            op.results.iter().map(|&result| self.fixed_registers(result)).collect();
+            op.results.iter().map(|&result| self.fixed_registers(result)).collect_vec();
         let condition = self.b.reg(condition, RegClass::Pred);
         let (otherwise, end) = (self.b.new_label(), self.b.new_label());
         self.b.bra_if(condition, true, otherwise, true);
@@ -369,7 +370,7 @@ impl Lowering<'_> {
                 let registers: Vec<Reg> = regs
                     .iter()
                     .filter_map(|&register| if let Operand::Reg(reg) = register { Some(reg) } else { None })
-                    .collect();
+                    .collect_vec();
                 let distinct: FxHashSet<Reg> = registers.iter().copied().collect();
                 if distinct.len() == fixed.1.len() && registers.iter().zip(&fixed.1).all(|(a, b)| a.class == b.class) {
                     fixed.1 = registers;

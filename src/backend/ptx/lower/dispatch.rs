@@ -3,6 +3,7 @@
 //! Steps are lowered in program order. A failed step is reported, its results get placeholder
 //! values, and the lowering continues, so that one compilation reports all unsupported ops.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::state::core::SCHEDULE_MISMATCH;
@@ -36,7 +37,7 @@ impl Lowering<'_> {
             let Err(message) = done else { continue };
             self.report(id, message);
             let ops: Vec<OpId> = match step {
-                Step::StripMine(strip) => strip.ops().collect(),
+                Step::StripMine(strip) => strip.ops().collect_vec(),
                 Step::Mma(plan) => plan.ops.clone(),
                 _ => continue,
             };

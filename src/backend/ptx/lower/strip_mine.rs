@@ -4,6 +4,7 @@
 //! a time. The number of live registers then does not depend on the tile size. A reduction of a
 //! large tile can end the sequence. Live-out tiles are concatenated from the strip iterations.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -57,7 +58,7 @@ impl Lowering<'_> {
                         let operands = module.op(id).operands.iter();
                         let values = operands
                             .map(|&v| strip_of(v, start..start + strip_registers, &outside, &strip_values))
-                            .collect();
+                            .collect_vec();
                         let running = reductions.get_mut(&id).expect("begun");
                         self.for_op(id, |lowering| lowering.reduce_strip(running, start, values))?;
                     }
@@ -112,7 +113,8 @@ impl Lowering<'_> {
                 self.store_registers(access, range.start, &values);
             }
             _ => {
-                let operands: Vec<Rc<[Operand]>> = op.operands.iter().map(|&v| regs(v, strip_values).into()).collect();
+                let operands: Vec<Rc<[Operand]>> =
+                    op.operands.iter().map(|&v| regs(v, strip_values).into()).collect_vec();
                 let result = self.apply(id, &operands, range.len())?;
                 strip_values.insert(op.results[0], result);
             }

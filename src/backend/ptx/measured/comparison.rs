@@ -7,6 +7,7 @@
 //! A run of computations has one measured duration. Its modelled duration is the sum of the steps
 //! of the run without a measured duration of their own.
 
+use crate::util::collect::CollectVec as _;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -127,8 +128,10 @@ impl MeasuredTrace {
                 modelled: modelled.mean(),
             })
         };
-        let mut rows: Vec<StepComparison> = keys.into_iter().filter_map(row).collect();
-        rows.sort_by(|a, b| b.contribution().abs().total_cmp(&a.contribution().abs()).then(a.step.cmp(&b.step)));
+        let mut rows: Vec<StepComparison> = keys.into_iter().filter_map(row).collect_vec();
+        crate::util::sort::by(&mut rows, |a, b| {
+            b.contribution().abs().total_cmp(&a.contribution().abs()).then(a.step.cmp(&b.step))
+        });
         TraceComparison {
             kernel: self.kernel.clone(),
             target: self.target.clone(),
@@ -148,7 +151,7 @@ fn join_runs<'a>(measured: &BTreeMap<StepKey<'a>, StepTimes<'a>>, modelled: &mut
         let Some([first, last]) = times.first.and_then(|event| event.run) else { continue };
         let is_inside = |other: &&StepKey<'a>| **other == key || !measured.contains_key(*other);
         let steps = modelled.range((role, first, "")..(role, last + 1, "")).map(|(other, _)| other);
-        let inside: Vec<StepKey<'a>> = steps.filter(is_inside).copied().collect();
+        let inside: Vec<StepKey<'a>> = steps.filter(is_inside).copied().collect_vec();
         let mut joined = StepTimes::default();
         for step in inside.iter().filter_map(|step| modelled.remove(step)) {
             joined.first = joined.first.or(step.first);
@@ -170,7 +173,7 @@ fn steps(events: &[MeasuredEvent]) -> BTreeMap<StepKey<'_>, StepTimes<'_>> {
     }
     let mut steps: BTreeMap<StepKey<'_>, StepTimes<'_>> = BTreeMap::new();
     for (warp, mut events) in warps {
-        events.sort_by_key(|event| (event.start, Reverse(event.end)));
+        crate::util::sort::by_key(&mut events, |event| (event.start, Reverse(event.end)));
         for (event, nanos) in events.iter().zip(own_nanos(&events)) {
             let times = steps.entry((&event.role, event.step, &event.kind)).or_default();
             times.first = times.first.or(Some(event));
@@ -185,7 +188,7 @@ fn steps(events: &[MeasuredEvent]) -> BTreeMap<StepKey<'_>, StepTimes<'_>> {
 /// Returns the duration of each event without the events inside of it. `events` are in the order of
 /// their start, longer ones first.
 fn own_nanos(events: &[&MeasuredEvent]) -> Vec<u64> {
-    let mut own: Vec<u64> = events.iter().map(|event| event.end - event.start).collect();
+    let mut own: Vec<u64> = events.iter().map(|event| event.end - event.start).collect_vec();
     let mut open: Vec<usize> = Vec::new();
     for (index, event) in events.iter().enumerate() {
         while open.pop_if(|outer| events[*outer].end <= event.start).is_some() {}
@@ -255,7 +258,7 @@ impl fmt::Display for TraceComparison {
                     1 | 2 | 4 => format!("{cell:<width$}"),
                     _ => format!("{cell:>width$}"),
                 })
-                .collect();
+                .collect_vec();
             writeln!(f, "{}", cells.join("  ").trim_end())?;
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! absent value. The step of a run of computations is `STEP:FIRST-LAST`. Tabs, line breaks and
 //! backslashes of a text are escaped. Events of the cost model have the block `model`.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write;
 
 use crate::error::{Error, Result};
@@ -131,7 +132,7 @@ fn write_event(text: &mut String, block: &str, event: &MeasuredEvent) {
 }
 
 fn event(line: &str) -> Option<MeasuredEvent> {
-    let columns: Vec<&str> = line.split('\t').collect();
+    let columns: Vec<&str> = line.split('\t').collect_vec();
     let [block, multiprocessor, role, warp, step, kind, op, line, start, end] = columns.try_into().ok()?;
     let block: Vec<u32> = block.split(',').map(str::parse).collect::<std::result::Result<_, _>>().ok()?;
     let optional = |text: &str| if text == ABSENT { None } else { Some(text.to_owned()) };

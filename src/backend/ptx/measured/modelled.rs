@@ -24,6 +24,6 @@ pub fn modelled_events(input: &CostInput<'_, '_>, machine: &'static MachineModel
             ..MeasuredEvent::default()
         });
     }
-    events.sort_by_key(|event| event.start);
+    crate::util::sort::by_key(&mut events, |event| event.start);
     events
 }

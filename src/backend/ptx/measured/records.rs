@@ -182,7 +182,7 @@ impl KernelStamps {
             (event.start, event.end) = (event.start - start, event.end - start);
         }
         // An event precedes those that it contains.
-        trace.events.sort_by_key(|event| (event.start, Reverse(event.end)));
+        crate::util::sort::by_key(&mut trace.events, |event| (event.start, Reverse(event.end)));
         Ok(trace)
     }
 

@@ -4,6 +4,7 @@
 //! time. The first two panels show the median iteration of the main loop, on axes of equal length.
 //! The other two show the whole CTA. The main loop is found by its step with the most executions.
 
+use crate::util::collect::CollectVec as _;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -77,9 +78,9 @@ fn shown(events: &[MeasuredEvent]) -> Vec<&MeasuredEvent> {
     let is_shown = |event: &&MeasuredEvent| {
         event.multiprocessor == multiprocessor && Some(event.start) < to && Some(event.end) > from
     };
-    let mut shown: Vec<&MeasuredEvent> = events.iter().filter(is_shown).collect();
+    let mut shown: Vec<&MeasuredEvent> = events.iter().filter(is_shown).collect_vec();
     // A step covers the steps inside of it, which are drawn later.
-    shown.sort_by_key(|event| (event.start, Reverse(event.end)));
+    crate::util::sort::by_key(&mut shown, |event| (event.start, Reverse(event.end)));
     shown
 }
 
@@ -92,8 +93,8 @@ fn iteration(events: &[&MeasuredEvent]) -> Option<(u64, u64)> {
         steps.entry(key).or_default().push(event.start);
     }
     let (_, starts) = steps.iter().max_by_key(|((is_mma, ..), starts)| (*is_mma, starts.len()))?;
-    let mut spans: Vec<(u64, u64)> = starts.windows(2).map(|pair| (pair[0], pair[1])).collect();
-    spans.sort_by_key(|(start, end)| end - start);
+    let mut spans: Vec<(u64, u64)> = starts.windows(2).map(|pair| (pair[0], pair[1])).collect_vec();
+    crate::util::sort::by_key(&mut spans, |(start, end)| end - start);
     (starts.len() >= MIN_ITERATIONS).then(|| spans[spans.len() / 2])
 }
 
@@ -108,7 +109,7 @@ fn panel(title: String, events: &[&MeasuredEvent], (from, to): (f64, f64), marks
         let cta = if several { format!("({x}, {y}, {z}) ") } else { String::new() };
         Lane { name: format!("{cta}{role}, warp {warp}"), group: Some(group_colour(number)), bars }
     };
-    let lanes = warps.into_iter().enumerate().map(lane).collect();
+    let lanes = warps.into_iter().enumerate().map(lane).collect_vec();
     Panel { title, from, to, marks, unit: "ns", lanes }
 }
 

@@ -5,6 +5,7 @@
 //! complete event (`"ph": "X"`). The events of a thread are nested or disjoint, as the format
 //! requires: an event that overlaps another one in part has a thread of its own.
 
+use crate::util::collect::CollectVec as _;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -81,7 +82,7 @@ fn write_processes(
 /// Distributes the events of a warp to threads, in which events are nested or disjoint. An event
 /// precedes the events that it contains.
 fn nested(mut events: Vec<&MeasuredEvent>) -> Vec<Vec<&MeasuredEvent>> {
-    events.sort_by_key(|event| (event.start, Reverse(event.end)));
+    crate::util::sort::by_key(&mut events, |event| (event.start, Reverse(event.end)));
     // Events of each thread, and the ends of those that are open.
     let mut threads: Vec<(Vec<&MeasuredEvent>, Vec<u64>)> = Vec::new();
     for event in events {
@@ -96,7 +97,7 @@ fn nested(mut events: Vec<&MeasuredEvent>) -> Vec<Vec<&MeasuredEvent>> {
         threads[index].0.push(event);
         threads[index].1.push(event.end);
     }
-    threads.into_iter().map(|(events, _)| events).collect()
+    threads.into_iter().map(|(events, _)| events).collect_vec()
 }
 
 fn metadata(kind: &str, (process, thread): (usize, usize), name: &str) -> String {

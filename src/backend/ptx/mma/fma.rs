@@ -7,6 +7,7 @@ use super::request::{MmaRequest, OperandPlan, OperandSource, Planned, of_rank};
 use super::smem_operand::{KLoop, SmemReader};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
+use crate::util::collect::CollectVec as _;
 
 /// log2 of the longest vector of f32.
 const VECTOR: u32 = 2;
@@ -54,7 +55,7 @@ impl BitSplit {
         let lanes = self.vector..self.vector + self.lanes;
         let registers = lanes.end..lanes.end + self.registers - self.vector;
         let warps = registers.end..registers.end + self.warps;
-        [(0..self.vector).chain(registers).collect(), lanes.collect(), warps.collect()]
+        [(0..self.vector).chain(registers).collect_vec(), lanes.collect_vec(), warps.collect_vec()]
     }
 }
 
@@ -90,7 +91,7 @@ fn split(request: &MmaRequest) -> (BitSplit, BitSplit, BitSplit, u32) {
 /// are equal for one of these bits.
 fn alternating(rows: Vec<u32>, columns: Vec<u32>) -> Vec<u32> {
     let (mut rows, mut columns) = (rows.into_iter(), columns.into_iter());
-    let mut lanes: Vec<u32> = rows.next().into_iter().collect();
+    let mut lanes: Vec<u32> = rows.next().into_iter().collect_vec();
     lanes.extend(columns.by_ref().take(2));
     lanes.extend(rows);
     lanes.extend(columns);
@@ -102,7 +103,7 @@ pub(super) fn plan(request: &MmaRequest) -> Planned<FmaPlan> {
     let (batches, rows, columns, replicas) = split(request);
     let (batch_bits, row_bits, column_bits) = (batches.bits(), rows.bits(), columns.bits());
     let bases_of = |bits: &[u32], first: Option<u32>| -> Vec<u32> {
-        bits.iter().map(|bit| first.map_or(0, |first| 1 << (first + bit))).collect()
+        bits.iter().map(|bit| first.map_or(0, |first| 1 << (first + bit))).collect_vec()
     };
     // Bases of all thread bits, if m, n and the batch start at these flat index bits.
     let threads = |m_at: Option<u32>, n_at: Option<u32>, batch_at: u32| -> (Vec<u32>, Vec<u32>) {
@@ -160,17 +161,17 @@ fn side(
     let flat = of_rank(shape, request.rank);
     let (fast, slow) = if k_contiguous == (k_first == 0) { (2, 1) } else { (1, 2) };
     let order: Vec<usize> =
-        [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect();
+        [fast, slow, 0].into_iter().filter_map(|axis: usize| axis.checked_sub(3 - request.rank)).collect_vec();
     // The lanes that shared memory serves at once: half a warp with vectors of 16 bytes.
     let active = &lane[..(6 - vector as usize).min(5)];
-    let distinct_lanes: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect();
+    let distinct_lanes: Vec<u32> = active.iter().copied().filter(|&basis| basis != 0).collect_vec();
     let shared = SharedLayout::swizzled(&flat, &order, 4, 4 << vector, &distinct_lanes);
     let registers = (0..depth)
         .map(|bit| k_first + bit)
         .chain(register.iter().map(|bit| outer_first + bit))
         .chain(batch.iter().map(|bit| batch_first + bit))
         .map(|bit| 1 << bit)
-        .collect();
+        .collect_vec();
     let thread = [&lane[..], &warp].concat();
     let side = Side {
         register: register.to_vec(),
@@ -212,7 +213,7 @@ impl Side {
     }
 
     fn thread_offsets(&self) -> Vec<u32> {
-        self.thread.iter().map(|&basis| self.shared.offset(basis)).collect()
+        self.thread.iter().map(|&basis| self.shared.offset(basis)).collect_vec()
     }
 
     /// Returns the byte offset of a bit of k.
@@ -261,7 +262,7 @@ impl FmaPlan {
         let slice = self.depth.min(VECTOR);
         for batch in 0..1usize << self.batch.len() {
             let bits: Vec<[u32; 2]> =
-                (slice..self.depth).map(|bit| [self.left.k_offset(bit), self.right.k_offset(bit)]).collect();
+                (slice..self.depth).map(|bit| [self.left.k_offset(bit), self.right.k_offset(bit)]).collect_vec();
             let masks = [&self.left, &self.right].map(|side| side.thread_offsets().iter().fold(0, |all, x| all | x));
             let body = (self.left.count() * self.right.count()) << slice;
             let (trips, bases) = match (left.address(), right.address()) {
@@ -326,8 +327,8 @@ impl FmaPlan {
             FmaOperand::Registers(values) => {
                 let slot = |row: usize, k: usize| ((batch * side.count() + row) << self.depth) | k;
                 (0..count)
-                    .map(|step| (0..side.count()).map(|row| values[slot(row, first as usize + step)]).collect())
-                    .collect()
+                    .map(|step| (0..side.count()).map(|row| values[slot(row, first as usize + step)]).collect_vec())
+                    .collect_vec()
             }
         }
     }

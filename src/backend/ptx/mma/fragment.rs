@@ -5,6 +5,7 @@ use super::super::isa::inst::*;
 use super::request::{OperandSource, of_rank};
 use super::smem_operand::{SmemReader, round_to_tf32};
 use crate::layout::{Layout, SharedLayout, Tiling};
+use crate::util::collect::CollectVec as _;
 
 /// Instructions that load fragments from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,13 +79,13 @@ impl Fragments {
             Fetch::Words => (bits.max(32) as usize / 8, &layout.lane_bases()[..if bits == 64 { 4 } else { 5 }]),
             Fetch::Elements => (bits as usize / 8, layout.lane_bases()),
         };
-        let distinct_lanes: Vec<u32> = distinct_lanes.iter().copied().filter(|&basis| basis != 0).collect();
+        let distinct_lanes: Vec<u32> = distinct_lanes.iter().copied().filter(|&basis| basis != 0).collect_vec();
         let fast = if k_contiguous { [k_axis, outer_axis, 0] } else { [outer_axis, k_axis, 0] };
-        let order: Vec<usize> = fast.into_iter().filter_map(|axis: usize| axis.checked_sub(3 - rank)).collect();
+        let order: Vec<usize> = fast.into_iter().filter_map(|axis: usize| axis.checked_sub(3 - rank)).collect_vec();
         let element_bytes = bits as usize / 8;
         let shared =
             SharedLayout::swizzled(&of_rank(shape, rank), &order, element_bytes, vector_bytes, &distinct_lanes);
-        let step_bases = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect();
+        let step_bases = (0..tiling.steps()).map(|bit| ((k_stride * tiling.instruction.k) as u32) << bit).collect_vec();
         Fragments {
             word: tiling.instruction.word_bits(),
             words: instruction_words.ilog2(),
@@ -130,7 +131,7 @@ impl Fragments {
             }
             Fetch::Words | Fetch::Transposed | Fetch::Elements => self.layout.lane_bases().to_vec(),
         };
-        lanes.into_iter().chain(warps).map(|basis| self.shared.offset(basis)).collect()
+        lanes.into_iter().chain(warps).map(|basis| self.shared.offset(basis)).collect_vec()
     }
 
     /// Returns the approximate number of instructions that load the fragments of one step.
@@ -205,9 +206,9 @@ impl<'a> FragmentOperand<'a> {
                 if self.unrounded {
                     words.iter_mut().for_each(|word| *word = self.round(b, *word));
                 }
-                words.chunks(1 << fragments.words).map(<[Operand]>::to_vec).collect::<Vec<_>>()
+                words.chunks(1 << fragments.words).map(<[Operand]>::to_vec).collect_vec()
             })
-            .collect()
+            .collect_vec()
     }
 
     /// Returns the words of one fragment of f64 elements.
@@ -217,7 +218,7 @@ impl<'a> FragmentOperand<'a> {
 
     /// Returns the words of the fragment that begins at a register.
     fn words(&mut self, b: &mut Builder, first: usize) -> Vec<Operand> {
-        (0..1usize << self.fragments.words).map(|w| self.word(b, first + (w << self.fragments.word))).collect()
+        (0..1usize << self.fragments.words).map(|w| self.word(b, first + (w << self.fragments.word))).collect_vec()
     }
 
     fn round(&self, b: &mut Builder, word: Operand) -> Operand {
@@ -254,7 +255,7 @@ impl<'a> FragmentOperand<'a> {
         let From::Shared(reader) = &mut self.from else { unreachable!("matrices are read from shared memory") };
         let addr = reader.at(b, self.fragments.smem_offset(first));
         let count = group << self.fragments.words;
-        b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect()
+        b.ldmatrix(count as u32, trans, &addr).into_iter().map(Operand::Reg).collect_vec()
     }
 
     /// Returns the register word whose first element is in `register`.
@@ -265,7 +266,8 @@ impl<'a> FragmentOperand<'a> {
             let addr = reader.at(b, fragments.smem_offset(register));
             return b.ld(Space::Shared, ty, &addr, MemMods::default()).into();
         }
-        let elements: Vec<Operand> = (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect();
+        let elements: Vec<Operand> =
+            (register..register + (1 << fragments.word)).map(|r| self.element(b, r)).collect_vec();
         let word = pack(b, fragments.element, &elements);
         match self.outside {
             Some(outside) => b.select(ty.class(), outside, Operand::Imm(0), word),

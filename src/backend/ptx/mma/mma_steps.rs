@@ -10,6 +10,7 @@ use super::fragment::{FragmentOperand, Fragments};
 use super::mma_sync::{Accumulator, MmaSyncPlan};
 use super::request::OperandSource;
 use super::smem_operand::KLoop;
+use crate::util::collect::CollectVec as _;
 
 /// log2 of the minimum number of MMAs of a carried step. Each one has an accumulator of its own.
 ///
@@ -31,7 +32,7 @@ pub struct CarriedStep {
 impl CarriedStep {
     fn operands(&self) -> StepFragments {
         let operands = |side: &[Vec<Reg>]| -> Vec<Vec<Operand>> {
-            side.iter().map(|fragment| fragment.iter().map(|&reg| reg.into()).collect()).collect()
+            side.iter().map(|fragment| fragment.iter().map(|&reg| reg.into()).collect_vec()).collect_vec()
         };
         StepFragments { left: operands(&self.left), right: operands(&self.right) }
     }
@@ -188,9 +189,9 @@ impl MmaSyncPlan {
         match (left.address(), right.address()) {
             (Some(a), Some(c)) => {
                 let offsets =
-                    |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect() };
+                    |f: &Fragments| -> Vec<u32> { f.step_bases.iter().map(|&x| f.shared.offset(x)).collect_vec() };
                 let bits: Vec<[u32; 2]> =
-                    offsets(&self.left).into_iter().zip(offsets(&self.right)).map(|(a, c)| [a, c]).collect();
+                    offsets(&self.left).into_iter().zip(offsets(&self.right)).map(|(a, c)| [a, c]).collect_vec();
                 let body = products + self.left.step_cost() + self.right.step_cost();
                 let masks = [&self.left, &self.right].map(|f| f.thread_offsets().iter().fold(0, |all, x| all | x));
                 (KLoop::new(&bits, masks, body), [a, c])
@@ -210,7 +211,7 @@ impl MmaSyncPlan {
         }
         let class = self.types.a.class();
         let mut registers = |count: u32, words: usize| -> Vec<Vec<Reg>> {
-            (0..1 << count).map(|_| (0..words).map(|_| b.copy(0i64, class)).collect()).collect()
+            (0..1 << count).map(|_| (0..words).map(|_| b.copy(0i64, class)).collect_vec()).collect_vec()
         };
         let instruction = self.tiling.instruction;
         let left = registers(rows, instruction.left_words());

@@ -7,6 +7,7 @@ use super::fragment::Fragments;
 use super::request::{MmaRequest, OperandPlan, Planned, of_rank};
 use crate::dtype::DType;
 use crate::layout::{Instruction, Layout, Tiling};
+use crate::util::collect::CollectVec as _;
 
 /// An MMA on tensor cores.
 #[derive(Clone, Debug)]
@@ -163,7 +164,7 @@ impl MmaSyncPlan {
         let count = words.words.len() >> (batches + rows + columns);
         let first = ((((batch << rows) | row) << columns) | column) * count;
         let words = &words.words[first..][..count];
-        let sums: Vec<Operand> = words.iter().map(|&r| r.into()).collect();
+        let sums: Vec<Operand> = words.iter().map(|&r| r.into()).collect_vec();
         b.mma(shape, self.types, words, left, right, &sums);
     }
 

@@ -24,6 +24,7 @@ use super::smem_descriptor::{STEP_BYTES, SmemMatrix};
 use super::wgmma_a_registers::{Gather, Left, ROWS, Rows, Strides};
 use crate::dtype::DType;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 const MAX_COLUMNS: i64 = MAX_WGMMA_COLUMNS as i64;
 /// The maximum number of accumulator registers per thread without serialised instructions.
@@ -211,18 +212,18 @@ impl WgmmaPlan {
         let blocks = bases.len();
         bases.extend(rows.block.iter().map(|basis| basis * row));
         bases.extend(doubling(m * n, self.batch));
-        self.order = (0..bases.len()).collect();
+        self.order = (0..bases.len()).collect_vec();
         if self.swap_ab {
             // Adjacent elements along n first.
-            let neighbours: Vec<usize> = (0..bases.len()).filter(|&bit| matches!(bases[bit], 1 | 2)).collect();
+            let neighbours: Vec<usize> = (0..bases.len()).filter(|&bit| matches!(bases[bit], 1 | 2)).collect_vec();
             debug_assert!(neighbours.iter().all(|&bit| bit == 1 || bit == blocks));
             self.order.retain(|bit| !neighbours.contains(bit));
             self.order.splice(0..0, neighbours);
         }
-        let register = self.order.iter().map(|&bit| bases[bit]).collect();
+        let register = self.order.iter().map(|&bit| bases[bit]).collect_vec();
         let mut lane = vec![2 * column, 4 * column];
         lane.extend(rows.lane.map(|basis| basis * row));
-        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|basis| basis * row).collect();
+        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|basis| basis * row).collect_vec();
         warp.extend(doubling(columns, self.groups[1]).map(|basis| basis * column));
         Layout::new(vec![self.batch, m, n], register, lane, warp)
     }
@@ -234,7 +235,7 @@ impl WgmmaPlan {
         let accumulator = |index: i64| -> usize {
             self.order.iter().enumerate().map(|(to, &from)| ((index >> from & 1) as usize) << to).sum()
         };
-        (start..start + width / 2).map(|index| acc[accumulator(index)]).collect()
+        (start..start + width / 2).map(|index| acc[accumulator(index)]).collect_vec()
     }
 
     /// Returns true if [`lower_together`] waits for its instructions.
@@ -254,7 +255,7 @@ impl WgmmaPlan {
 
     /// Returns batches and steps in order.
     fn order(&self) -> Vec<(i64, i64)> {
-        (0..self.batch).flat_map(|batch| (0..self.counts[2]).map(move |step| (batch, step))).collect()
+        (0..self.batch).flat_map(|batch| (0..self.counts[2]).map(move |step| (batch, step))).collect_vec()
     }
 
     /// See [`super::MmaPlan::widened_by`].
@@ -345,7 +346,7 @@ pub(super) fn lower_together<'a>(b: &mut Builder, at: (Reg, Operand), parts: &[M
     }
     // Operands in registers are packed before the first instruction, since these registers must not
     // be written between the instructions.
-    let words: Vec<Vec<_>> = runs.iter_mut().map(|run| run.packed(b)).collect();
+    let words: Vec<Vec<_>> = runs.iter_mut().map(|run| run.packed(b)).collect_vec();
     b.wgmma_fence();
     for (run, words) in runs.iter_mut().zip(words) {
         let mut words = words.into_iter();
@@ -389,14 +390,14 @@ impl WgmmaIssue<'_> {
             LeftOperand::Descriptor(low) => {
                 let start = batch * plan.matrix_bytes[0] + matrix.step(step);
                 let bytes = |i: i64| start + matrix.mn_offset(i * ROWS * plan.groups[0]);
-                blocks.map(|i| vec![matrix.matrix_descriptor(b, *low, bytes(i))]).collect()
+                blocks.map(|i| vec![matrix.matrix_descriptor(b, *low, bytes(i))]).collect_vec()
             }
             LeftOperand::Gather(gather) => {
-                gather.step(b, batch as usize, step as usize).iter().map(|words| words.to_vec()).collect()
+                gather.step(b, batch as usize, step as usize).iter().map(|words| words.to_vec()).collect_vec()
             }
             LeftOperand::Slots(slots) => blocks
                 .map(|i| plan.left.pack(b, plan.dtype, slots, [batch, i, step].map(|x| x as usize)).to_vec())
-                .collect(),
+                .collect_vec(),
         }
     }
 
@@ -420,7 +421,7 @@ impl WgmmaIssue<'_> {
     fn packed(&mut self, b: &mut Builder) -> Vec<Vec<Vec<Reg>>> {
         match self.feed {
             LeftOperand::Slots(_) => {
-                self.plan.order().into_iter().map(|(batch, step)| self.left(b, batch, step)).collect()
+                self.plan.order().into_iter().map(|(batch, step)| self.left(b, batch, step)).collect_vec()
             }
             _ => Vec::new(),
         }
@@ -432,7 +433,7 @@ impl WgmmaIssue<'_> {
         for i in 0..plan.counts[0] {
             for j in 0..plan.counts[1] {
                 let results = |(plan, acc): &(&WgmmaPlan, &[Reg])| plan.results(acc, [batch, i, j], 0, plan.columns);
-                let d: Vec<Reg> = self.accs.iter().flat_map(results).collect();
+                let d: Vec<Reg> = self.accs.iter().flat_map(results).collect_vec();
                 let add = self.accumulate || step > 0;
                 self.issue(b, &left[i as usize], (batch, step), j * plan.columns, &d, add);
             }
@@ -469,8 +470,8 @@ impl WgmmaIssue<'_> {
         let sums = b.fresh_vec(RegClass::F32, width as usize / 2);
         for batch in 0..plan.batch {
             for first in (0..steps).step_by(run as usize) {
-                let steps: Vec<i64> = (first..steps.min(first + run)).collect();
-                let left: Vec<Vec<Vec<Reg>>> = steps.iter().map(|&step| self.left(b, batch, step)).collect();
+                let steps: Vec<i64> = (first..steps.min(first + run)).collect_vec();
+                let left: Vec<Vec<Vec<Reg>>> = steps.iter().map(|&step| self.left(b, batch, step)).collect_vec();
                 for i in 0..blocks {
                     for column in (0..across * plan.columns).step_by(width as usize) {
                         let at = [batch, i, column / plan.columns];

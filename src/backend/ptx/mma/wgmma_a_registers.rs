@@ -13,6 +13,7 @@ use super::smem_descriptor::SmemMatrix;
 use super::smem_operand::{SmemReader, round_to_tf32};
 use crate::dtype::DType;
 use crate::layout::{Layout, SharedLayout};
+use crate::util::collect::CollectVec as _;
 
 /// Rows of one instruction.
 pub(super) const ROWS: i64 = WGMMA_ROWS as i64;
@@ -32,7 +33,7 @@ pub(super) struct Rows {
 }
 
 fn doubling(first: i64, count: i64) -> Vec<u32> {
-    (0..count.ilog2()).map(|bit| (first as u32) << bit).collect()
+    (0..count.ilog2()).map(|bit| (first as u32) << bit).collect_vec()
 }
 
 impl Rows {
@@ -106,14 +107,14 @@ impl Left {
         let [batch, blocks, steps] = counts;
         let word = 4 / matrix.size as u32;
         let Strides { row, k, .. } = strides;
-        let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| k << bit).collect();
+        let mut register: Vec<u32> = (0..word.ilog2()).map(|bit| k << bit).collect_vec();
         register.extend([rows.half * row, 4 * word * k]);
         register.extend(doubling(i64::from(8 * word * k), steps));
         register.extend(rows.block.iter().map(|basis| basis * row));
         register.extend(doubling(i64::from(strides.batch), batch));
         let mut lane = vec![word * k, 2 * word * k];
         lane.extend(rows.lane.map(|basis| basis * row));
-        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|basis| basis * row).collect();
+        let mut warp: Vec<u32> = rows.warp.iter().chain(&rows.group).map(|basis| basis * row).collect_vec();
         warp.extend((0..columns.ilog2()).map(|_| 0));
         Left {
             layout: Layout::new(shared.shape.clone(), register, lane, warp),
@@ -162,7 +163,7 @@ impl<'a> Gather<'a> {
     /// Makes the operand; `unrounded`: elements are f32 and are rounded to tf32.
     pub fn new(b: &mut Builder, left: &'a Left, address: Operand, thread: Reg, unrounded: bool) -> Gather<'a> {
         let bases = [left.layout.lane_bases(), left.layout.warp_bases()].concat();
-        let mut offsets: Vec<u32> = bases.into_iter().map(|basis| left.shared.offset(basis)).collect();
+        let mut offsets: Vec<u32> = bases.into_iter().map(|basis| left.shared.offset(basis)).collect_vec();
         let mut joins = [0x5410u32, 0x7632].map(Operand::from);
         if left.size == 1 {
             // Rows at a distance of 8 have the same swizzle, so half of the lanes load their four
@@ -192,7 +193,7 @@ impl<'a> Gather<'a> {
                 }
             }
         }
-        words.into_iter().map(|words| words.map(|word| word.expect("each word is read"))).collect()
+        words.into_iter().map(|words| words.map(|word| word.expect("each word is read"))).collect_vec()
     }
 
     /// Loads `count` adjacent rows of one k.
@@ -200,7 +201,7 @@ impl<'a> Gather<'a> {
         let addr = self.reader.at(b, self.left.smem_offset(register));
         if self.unrounded {
             let values = b.ld_vec(Space::Shared, Ty::F32, count, &addr, MemMods::default());
-            return values.into_iter().map(|value| round_to_tf32(b, value.into())).collect();
+            return values.into_iter().map(|value| round_to_tf32(b, value.into())).collect_vec();
         }
         b.ld_vec(Space::Shared, Ty::B32, count, &addr, MemMods::default())
     }

@@ -17,6 +17,7 @@
 //! MMAs are live together; each warp then has rows of its own, so that no values move between warps
 //! between these MMAs.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::super::hardware::{
@@ -146,7 +147,7 @@ pub fn requested_data_partitions(module: &Module, body: BlockId, options: &Compi
         let ops = module.block(block).ops.iter().map(|&id| module.op(id));
         pending.extend(ops.clone().flat_map(|op| &op.regions));
         let is_product = |op: &&Op| op.code.is_mma();
-        let shapes: Vec<&[i64]> = ops.filter(is_product).map(|op| module.shape(op.results[0])).collect();
+        let shapes: Vec<&[i64]> = ops.filter(is_product).map(|op| module.shape(op.results[0])).collect_vec();
         fits &=
             shapes.iter().all(|shape| shape[shape.len() - 2] == i64::from(DEFAULT_PARTITIONS) * i64::from(WGMMA_ROWS));
         several |= shapes.len() > 1;
@@ -166,7 +167,7 @@ pub fn producer_mmas_of(module: &Module, values: &[Value]) -> Vec<OpId> {
         }
     }
     let is_product = |op: &OpId| module.op(*op).code.is_mma();
-    seen.into_iter().filter(is_product).collect()
+    seen.into_iter().filter(is_product).collect_vec()
 }
 
 /// Returns true if the address of an access depends on a load, or if a view steps by less than its
@@ -270,7 +271,8 @@ impl Sizes {
                 sizes.moved = None;
             }
         }
-        let scans: Vec<OpId> = regions.ops().iter().copied().filter(|&id| module.op(id).code == Opcode::Scan).collect();
+        let scans: Vec<OpId> =
+            regions.ops().iter().copied().filter(|&id| module.op(id).code == Opcode::Scan).collect_vec();
         if !scans.is_empty() {
             let uses = Uses::new(module, body);
             let reduced = scans.iter().filter(|&&id| reduced_axis(module, &regions, &uses, id).is_some());

@@ -16,6 +16,7 @@
 //! its launches have several tile blocks for each CTA, and its number of CTAs follows the
 //! occupancy. There, an occupancy of two is a candidate, too.
 
+use crate::util::collect::CollectVec as _;
 use std::borrow::Cow;
 
 use super::super::cost::{Cost, CostInput, LaunchInfo, machine};
@@ -151,7 +152,7 @@ pub fn search(module: &Module, entry: &Entry, target: Target, options: &CompileO
     }
     let resident_ctas = Some(first.cost.resident_ctas);
     let all = candidates.iter().map(|candidate| evaluate(module, (target, &candidate.options), resident_ctas));
-    let results: Vec<CandidateResult> = all.collect();
+    let results: Vec<CandidateResult> = all.collect_vec();
     let (default, ctas) = (first.cost.cycles_per_cta(), CtaCount::new(module, entry, options));
     let compared = candidates.iter().zip(&results).map(|(candidate, result)| match result {
         CandidateResult::Costed(other) if other.model_is_trusted && candidate.selectable => {

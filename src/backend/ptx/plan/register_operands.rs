@@ -9,6 +9,7 @@
 //! iteration. ptxas 13.5 does not. Such loads are those of transposed operands of tf32. Operands of
 //! 32 bits are excluded altogether.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::hardware::{REGISTERS_PER_SM, WARP_SIZE};
@@ -49,7 +50,7 @@ fn required_operands(inference: &Inference<'_>, loaded: bool) -> Vec<(OpId, Layo
     let threads = WARP_SIZE * inference.num_warps as u32;
     let most = (REGISTERS_PER_SM / threads).saturating_sub(SPARE_REGISTERS).min(MAX_REGISTERS);
     let mut required: Vec<(OpId, Layout)> = Vec::new();
-    let mut mmas: Vec<OpId> = regions.ops().iter().copied().filter(|&id| inference.is_async_mma(id)).collect();
+    let mut mmas: Vec<OpId> = regions.ops().iter().copied().filter(|&id| inference.is_async_mma(id)).collect_vec();
     if loaded {
         // The smallest operands first, after the computed ones.
         let size = |id: &OpId| {

@@ -9,6 +9,7 @@ use super::super::isa::inst::*;
 use super::{ScalarTypes, Unsupported, cast, exp, hyperbolic, log, pow, remainder, repr, trig};
 use crate::dtype::DType;
 use crate::ir::{Flag, Op, Opcode, Rounding};
+use crate::util::collect::CollectVec as _;
 
 pub(super) fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, x: &[Operand]) -> Result<Operand, Unsupported> {
     if op.code == Opcode::PowI {
@@ -146,7 +147,7 @@ fn half(b: &mut Builder, op: &Op, dtype: DType, x: &[Operand]) -> Result<Operand
         }
         _ => {}
     }
-    let wide: Vec<Operand> = x.iter().map(|&x| cast::widen(b, dtype, x)).collect();
+    let wide: Vec<Operand> = x.iter().map(|&x| cast::widen(b, dtype, x)).collect_vec();
     let result = single(b, op, &wide).map_err(|_| Unsupported::new(op, dtype))?;
     // Directed roundings compose; only arithmetic has one.
     let rounding = match op.rounding() {
@@ -208,7 +209,7 @@ const RANGE_CHAINS: usize = 4;
 /// range use `div.rn`.
 pub fn quotients(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Vec<Operand> {
     let ty = Ty::F32;
-    let dividends: Vec<Operand> = dividends.iter().map(|&x| b.reg(x, RegClass::F32).into()).collect();
+    let dividends: Vec<Operand> = dividends.iter().map(|&x| b.reg(x, RegClass::F32).into()).collect_vec();
     let (slow, done) = (b.new_label(), b.new_label());
     let in_range = are_in_range(b, &dividends, divisor);
     b.bra_if(in_range, true, slow, false);
@@ -222,14 +223,14 @@ pub fn quotients(b: &mut Builder, dividends: &[Operand], divisor: Operand) -> Ve
         let quotient = b.fma(ty, remainder, negated, quotient);
         b.copy(quotient, RegClass::F32)
     };
-    let results: Vec<Reg> = dividends.iter().map(corrected).collect();
+    let results: Vec<Reg> = dividends.iter().map(corrected).collect_vec();
     b.bra(done, false);
     b.emit_label(slow);
     for (&result, &x) in results.iter().zip(&dividends) {
         b.float_to(result, FloatOp::Div, ty, FloatMods::RN, &[x, divisor]);
     }
     b.emit_label(done);
-    results.into_iter().map(Operand::from).collect()
+    results.into_iter().map(Operand::from).collect_vec()
 }
 
 /// Emits the test that the quotients are corrected products with the reciprocal.

@@ -1,5 +1,6 @@
 //! Inline PTX of the user, emitted per element.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
@@ -19,7 +20,7 @@ pub fn lower(b: &mut Builder, op: &Op, types: ScalarTypes<'_>, operands: &[Opera
         .iter()
         .zip(types.operands)
         .map(|(&operand, &dtype)| in_register(b, operand, repr::class(dtype)))
-        .collect();
+        .collect_vec();
     let result = b.inline(kept(text), repr::class(types.result), registers).into();
     // Registers are wider than these types.
     Ok(match types.result {

@@ -20,6 +20,7 @@ use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use crate::dtype::DType;
 use crate::ir::Op;
+use crate::util::collect::CollectVec as _;
 
 /// Element types of the operands and the result of an operation; pointers count as i64.
 #[derive(Clone, Copy, Debug)]
@@ -143,7 +144,7 @@ pub fn pack_word(b: &mut Builder, dtype: DType, values: &[Operand]) -> Operand {
             (lo, hi) => b.pack(lo, hi),
         };
     }
-    let words: Vec<Operand> = values.iter().map(|&v| to_word(b, dtype, v)).collect();
+    let words: Vec<Operand> = values.iter().map(|&v| to_word(b, dtype, v)).collect_vec();
     match bits {
         32 => words[0],
         16 => b.prmt(words[0], words[1], 0x5410i64),
@@ -164,7 +165,7 @@ pub fn unpack_word(b: &mut Builder, dtype: DType, word: Operand) -> Vec<Operand>
         let (lo, hi) = b.unpack(word);
         return vec![lo, hi];
     }
-    (0..32 / dtype.storage_bits()).map(|lane| from_word(b, dtype, word, lane)).collect()
+    (0..32 / dtype.storage_bits()).map(|lane| from_word(b, dtype, word, lane)).collect_vec()
 }
 
 /// Restores the canonical form of a sub-word integer after an operation that may set bits above its

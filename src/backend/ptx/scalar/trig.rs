@@ -7,6 +7,7 @@
 use super::super::isa::builder::Builder;
 use super::super::isa::inst::*;
 use super::exp::{MAGIC, constant, horner};
+use crate::util::collect::CollectVec as _;
 
 /// (sin r - r) / r³ and (cos r - 1 + r²/2) / r⁴ as polynomials in r².
 const SIN: [f32; 3] = [f32::from_bits(0xbe2a_aaa3), f32::from_bits(0x3c08_83b0), f32::from_bits(0xb94c_a75a)];
@@ -137,7 +138,7 @@ fn window(b: &mut Builder, position: Operand, count: i64) -> Vec<Operand> {
     let index = b.shr(Ty::U32, position, 6i64);
     let address = b.mad_wide(Ty::U32, index, 8i64, table).reg();
     let words: Vec<Reg> =
-        (0..=count).map(|i| b.ld(Space::Const, Ty::U64, &Addr::new(address, 8 * i), MemMods::default())).collect();
+        (0..=count).map(|i| b.ld(Space::Const, Ty::U64, &Addr::new(address, 8 * i), MemMods::default())).collect_vec();
     let shift = b.and(Ty::B32, position, 63i64);
     let back = b.sub(Ty::U32, 64i64, shift);
     let mut result = Vec::new();

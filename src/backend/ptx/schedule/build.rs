@@ -1,5 +1,6 @@
 //! Builds the schedule: runs the planning passes in order and emits the steps of each partition.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::KernelInfo;
@@ -169,8 +170,8 @@ impl ScheduleBuilder<'_, '_> {
 
     /// Returns the producer's steps: its loads, and the ops of its slice.
     fn producer_steps(&mut self, ops: &[OpId]) -> Vec<Step> {
-        let ops: Vec<OpId> = ops.iter().copied().filter(|&id| self.is_producer_op(id)).collect();
-        ops.into_iter().map(|id| self.step(id)).collect()
+        let ops: Vec<OpId> = ops.iter().copied().filter(|&id| self.is_producer_op(id)).collect_vec();
+        ops.into_iter().map(|id| self.step(id)).collect_vec()
     }
 
     /// Returns true if the producer executes this op.
@@ -247,7 +248,7 @@ impl ScheduleBuilder<'_, '_> {
                 Step::Loop(Box::new(Loop { op: id, hoisted, hoisted_operands, body }))
             }
             Opcode::If => {
-                let arms = op.regions.iter().map(|&region| self.block(region)).collect();
+                let arms = op.regions.iter().map(|&region| self.block(region)).collect_vec();
                 Step::If { op: id, arms, pure: info.is_pure(id) }
             }
             code if code.spec().effect == Effect::Terminator => Step::End(id),
@@ -276,7 +277,7 @@ impl ScheduleBuilder<'_, '_> {
         if let Some(last) = mmas.last_mut() {
             last.releases = self.released_by(id);
         }
-        mmas.into_iter().map(|mma| Step::Mma(Box::new(mma))).collect()
+        mmas.into_iter().map(|mma| Step::Mma(Box::new(mma))).collect_vec()
     }
 
     fn load(&self, id: OpId) -> Step {

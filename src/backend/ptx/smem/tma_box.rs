@@ -10,6 +10,7 @@
 use super::super::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS, SWIZZLE_ROW_BYTES, WARP_SIZE};
 use super::super::tensor_map::Swizzle;
 use crate::layout::{Access, Layout, SharedLayout, Side};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 const ROW_BYTES: usize = SWIZZLE_ROW_BYTES as usize;
@@ -103,7 +104,7 @@ impl TmaBoxLayout {
     fn without_bits(layout: &Layout, axes: &[usize], element_bytes: usize, warps: &[u32]) -> Option<TmaBoxLayout> {
         let shape = layout.shape();
         let (&fastest, rest) = axes.split_first()?;
-        let row: Vec<u32> = axis_bits(shape, fastest).collect();
+        let row: Vec<u32> = axis_bits(shape, fastest).collect_vec();
         let (near, panels) = row.split_at(row.len().min((ROW_BYTES / element_bytes).ilog2() as usize));
         let row_bytes = element_bytes << near.len();
         if row_bytes < MIN_ROW_BYTES || near.iter().any(|bit| warps.contains(bit)) {
@@ -113,7 +114,7 @@ impl TmaBoxLayout {
         boxes[fastest] = 1 << near.len();
         let (mut order, mut outside, mut open) = (near.to_vec(), Vec::new(), true);
         for &axis in rest {
-            let bits: Vec<u32> = axis_bits(shape, axis).collect();
+            let bits: Vec<u32> = axis_bits(shape, axis).collect_vec();
             let most = if open { bits.len().min(MAX_TMA_BOX.ilog2() as usize) } else { 0 };
             let inside = bits[..most].iter().take_while(|bit| !warps.contains(bit)).count();
             boxes[axis] = 1 << inside;
@@ -164,7 +165,7 @@ impl TmaBoxLayout {
             return false;
         }
         let count = |axis: usize| self.boxes[axis].trailing_zeros() as usize;
-        let inside: Vec<u32> = axes.iter().flat_map(|&axis| axis_bits(shape, axis).take(count(axis))).collect();
+        let inside: Vec<u32> = axes.iter().flat_map(|&axis| axis_bits(shape, axis).take(count(axis))).collect_vec();
         self.order.starts_with(&inside)
     }
 
@@ -210,7 +211,7 @@ impl TmaBoxLayout {
                 rest /= extent;
                 coordinate
             })
-            .collect();
+            .collect_vec();
         coordinates.reverse();
         coordinates
     }
@@ -234,7 +235,7 @@ impl TmaBoxLayout {
         }
         let swap = self.swapped(layout, &mut side);
         let write = |access: Access| SmemWrite { offset: access.xor | access.offset, registers: access.registers };
-        let list: Vec<SmemWrite> = side.accesses.into_iter().map(write).collect();
+        let list: Vec<SmemWrite> = side.accesses.into_iter().map(write).collect_vec();
         let writes = SmemWrites { thread: side.thread, kind: WriteKind::Vector, list, swap };
         Some(writes.sorted(self.part_bytes(self.split_bits)))
     }
@@ -283,8 +284,8 @@ impl TmaBoxLayout {
         if self.shared.element_bytes != 2 {
             return None;
         }
-        let lanes: Vec<u32> = layout.lane_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
-        let offsets: Vec<u32> = layout.register_bases().iter().map(|&basis| self.shared.offset(basis)).collect();
+        let lanes: Vec<u32> = layout.lane_bases().iter().map(|&basis| self.shared.offset(basis)).collect_vec();
+        let offsets: Vec<u32> = layout.register_bases().iter().map(|&basis| self.shared.offset(basis)).collect_vec();
         let pair_at = |offset: u32| offsets.iter().position(|&other| other == offset);
         let (trans, pair, rows) = if lanes[..2] == [4, 8] {
             (false, pair_at(2)?, lanes[2..].to_vec())
@@ -296,7 +297,7 @@ impl TmaBoxLayout {
             return None;
         };
         let part = self.part_bytes(self.split_bits);
-        let mut others: Vec<usize> = (0..offsets.len()).filter(|&bit| bit != pair && offsets[bit] < part).collect();
+        let mut others: Vec<usize> = (0..offsets.len()).filter(|&bit| bit != pair && offsets[bit] < part).collect_vec();
         sort::by_key(&mut others, |&bit| offsets[bit]);
         others.truncate(2);
         if !on_different_banks(&rows) || rows.iter().any(|row| row & 15 != 0) {
@@ -313,9 +314,9 @@ impl TmaBoxLayout {
                 let matrix =
                     |j: usize| (0..others.len()).filter(|i| j >> i & 1 == 1).map(|i| 1 << others[i]).sum::<usize>();
                 let pairs = (0..1 << others.len()).flat_map(|j| [first | matrix(j), first | matrix(j) | 1 << pair]);
-                SmemWrite { offset: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect() }
+                SmemWrite { offset: self.shared.offset(layout.element(first, 0, 0)), registers: pairs.collect_vec() }
             })
-            .collect();
+            .collect_vec();
         Some(SmemWrites { thread, kind: WriteKind::Matrices { trans }, list, swap: None }.sorted(part))
     }
 }
@@ -355,7 +356,7 @@ fn is_of_warps(layout: &Layout, bit: u32) -> bool {
 fn on_different_banks(rows: &[u32]) -> bool {
     let mut chunks: Vec<u32> = (0..8u32)
         .map(|row| (0..3).filter(|i| row >> i & 1 == 1).fold(0, |all, i: usize| all ^ rows[i]) & 0x70)
-        .collect();
+        .collect_vec();
     sort::natural(&mut chunks);
     chunks.dedup();
     chunks.len() == 8

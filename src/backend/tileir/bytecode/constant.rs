@@ -1,5 +1,6 @@
 //! Element data of constants and globals: the bytes of a dense value or of one element.
 
+use crate::util::collect::CollectVec as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -50,10 +51,10 @@ pub(crate) fn encode(dtype: DType, data: &ConstData) -> Vec<u8> {
         ConstData::Splat(bits) if dtype == DType::I1 => vec![if bits & 1 == 1 { 0xFF } else { 0 }],
         ConstData::Dense(all) if dtype == DType::I1 => {
             let pack = |part: &[u64]| part.iter().enumerate().fold(0, |byte, (i, bit)| byte | ((bit & 1) as u8) << i);
-            all.chunks(8).map(pack).collect()
+            all.chunks(8).map(pack).collect_vec()
         }
-        ConstData::Splat(bits) => element(*bits).collect(),
-        ConstData::Dense(all) => all.iter().flat_map(|&bits| element(bits)).collect(),
+        ConstData::Splat(bits) => element(*bits).collect_vec(),
+        ConstData::Dense(all) => all.iter().flat_map(|&bits| element(bits)).collect_vec(),
     }
 }
 
@@ -99,14 +100,14 @@ fn decode(dtype: DType, count: usize, bytes: &[u8]) -> Option<ConstData> {
         if bytes.len() != count.div_ceil(8) {
             return None;
         }
-        (0..count).map(|i| u64::from(bytes[i / 8] >> (i % 8) & 1)).collect()
+        (0..count).map(|i| u64::from(bytes[i / 8] >> (i % 8) & 1)).collect_vec()
     } else {
         let unit = element_bytes(dtype);
         if bytes.len() != unit && bytes.len() != unit.checked_mul(count)? {
             return None;
         }
         let word = |part: &[u8]| part.iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
-        bytes.chunks(unit).map(|part| from_file_bits(dtype, word(part))).collect()
+        bytes.chunks(unit).map(|part| from_file_bits(dtype, word(part))).collect_vec()
     };
     match words.split_first() {
         Some((&first, rest)) if rest.iter().all(|w| *w == first) => Some(ConstData::Splat(first)),

@@ -3,6 +3,7 @@
 //! The list of a function has its own place, then one place per op in the order of the stream. For
 //! call sites and lexical blocks, the reader keeps the innermost place.
 
+use crate::util::collect::CollectVec as _;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -86,7 +87,7 @@ impl DebugWriter {
         out.count(self.ids.len());
         out.align(8);
         self.ids.iter().for_each(|id| out.bytes.extend(id.to_le_bytes()));
-        let attrs: Vec<Vec<u8>> = self.attrs.into_iter().collect();
+        let attrs: Vec<Vec<u8>> = self.attrs.into_iter().collect_vec();
         let mut table = Encoder::default();
         table.table(&attrs, 4);
         out.bytes.extend(table.bytes);
@@ -108,7 +109,7 @@ impl DebugReader {
         let at = input.offset();
         let lists = input.count(4, "debug lists")?;
         input.align(4)?;
-        let starts = (0..lists).map(|_| input.array().map(u32::from_le_bytes)).collect::<Result<Vec<_>>>()?;
+        let starts = (0..lists).map(|_| input.array().map(u32::from_le_bytes)).try_collect_vec()?;
         let ids = input.count(8, "debug locations")?;
         input.align(8)?;
         let ids_at = input.offset();

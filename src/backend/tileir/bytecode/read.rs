@@ -14,6 +14,7 @@ use crate::ir::op_table::{Arity, Counting, FlagBit, OpSpec, Results};
 use crate::ir::{
     Attr, AttrKind, BlockId, Entry, Global, Hints, Loc, MAX_NESTING, Module, OpId, Opcode, Type, TypeId, Value,
 };
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Reads bytecode of versions 13.1 to 13.5, with the places of its debug section.
@@ -115,7 +116,7 @@ impl<'f> Sections<'f> {
 
 fn read_strings(mut section: Decoder<'_>) -> Result<Vec<&str>> {
     let entries = section.table(4, "string table")?;
-    entries.into_iter().map(text_of).collect()
+    entries.into_iter().map(text_of).try_collect_vec()
 }
 
 fn text_of(mut entry: Decoder<'_>) -> Result<&str> {
@@ -253,7 +254,7 @@ impl Body<'_, '_> {
     fn end(&mut self, start: Start, regions: Vec<BlockId>, block: BlockId) -> Result<()> {
         let Start { at, code, loc, results, attrs, groups } = start;
         let spec = code.spec();
-        let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect();
+        let groups: Vec<&[Value]> = groups.iter().map(Vec::as_slice).collect_vec();
         // The token of a print exists since 13.2. The text of older files shows it, too.
         let unnumbered = code == Opcode::Print && self.tables.version < Version::V13_2;
         let results = if unnumbered { vec![self.module.intern(Type::Token)] } else { results };
@@ -271,7 +272,7 @@ impl Body<'_, '_> {
     fn drop_defaults(&mut self, id: OpId) {
         let op = self.module.op(id);
         let late = op.code.spec().attrs.iter().filter(|a| !a.optional && a.since > op.code.spec().since);
-        let defaults: Vec<Attr> = late.map(|a| late_default(a.kind, op)).collect();
+        let defaults: Vec<Attr> = late.map(|a| late_default(a.kind, op)).collect_vec();
         self.module.op_mut(id).attrs.retain(|attr| !defaults.contains(attr));
     }
 
@@ -286,7 +287,7 @@ impl Body<'_, '_> {
         {
             return Err(damaged(at, format!("`{}` has {count} results instead of {n}", spec.name)));
         }
-        (0..count).map(|_| self.tables.types.value(&mut self.input)).collect()
+        (0..count).map(|_| self.tables.types.value(&mut self.input)).try_collect_vec()
     }
 
     /// Reads the flags word: the unit attributes that are set, and the optional parts that are
@@ -371,7 +372,7 @@ impl Body<'_, '_> {
             count => return Err(damaged(at, format!("a region has {count} blocks"))),
         }
         let count = self.input.count(1, "block arguments")?;
-        let types = (0..count).map(|_| self.tables.types.value(&mut self.input)).collect::<Result<Vec<_>>>()?;
+        let types = (0..count).map(|_| self.tables.types.value(&mut self.input)).try_collect_vec()?;
         let block = self.module.add_block(&types);
         let at = self.input.offset();
         let ops = self.input.count(1, "ops of a block")?;

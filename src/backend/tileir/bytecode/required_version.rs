@@ -6,6 +6,7 @@ use crate::backend::tileir::version::Version;
 use crate::error::{Diagnostic, Error, Result};
 use crate::ir::op_table::{AttrSpec, FlagBit};
 use crate::ir::{Attr, AttrKind, Elem, Loc, Module, Op, OpId, Opcode, PtrAttr, Rounding, Type, TypeId};
+use crate::util::collect::CollectVec as _;
 
 /// A feature of a module that older versions lack.
 struct Requirement {
@@ -36,7 +37,7 @@ pub(crate) fn check(module: &Module, version: Version) -> Result<()> {
             };
             Diagnostic::new(message, module.location(loc).cloned())
         })
-        .collect();
+        .collect_vec();
     if missing.is_empty() { Ok(()) } else { Err(Error::Unsupported(missing)) }
 }
 

@@ -1,5 +1,6 @@
 //! Tables that ops refer to by index: strings, types and constants, for the writer and the reader.
 
+use crate::util::collect::CollectVec as _;
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -24,7 +25,7 @@ impl Strings {
 
     /// Returns the bytes of all strings, in order.
     pub fn into_entries(self) -> Vec<Vec<u8>> {
-        self.0.into_iter().map(String::into_bytes).collect()
+        self.0.into_iter().map(String::into_bytes).collect_vec()
     }
 }
 

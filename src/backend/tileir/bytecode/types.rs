@@ -1,5 +1,6 @@
 //! Types in bytecode: tags, first versions, encoding and decoding.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::wire::{Decoder, Encoder, damaged};
@@ -371,7 +372,7 @@ impl<'f> TypeReader<'f> {
             tag::TENSOR_VIEW => {
                 let has_attr = self.flags(input, 4)?;
                 let elem = self.nested_number(input, module, depth)?;
-                let dynamic = |list: Vec<i64>| list.into_iter().map(|e| (e != DYNAMIC).then_some(e)).collect();
+                let dynamic = |list: Vec<i64>| list.into_iter().map(|e| (e != DYNAMIC).then_some(e)).collect_vec();
                 let (shape, strides) = (dynamic(input.i64_list()?), dynamic(input.i64_list()?));
                 Type::TensorView { elem, shape, strides, ptr_attr: self.ptr_attr(has_attr, input)? }
             }

@@ -5,6 +5,7 @@
 //! bytes for it.
 
 use crate::error::{Error, Result};
+use crate::util::collect::CollectVec as _;
 
 /// Fill byte of alignment padding.
 const FILLER: u8 = 0xCB;
@@ -174,17 +175,17 @@ impl<'f> Decoder<'f> {
 
     pub fn i32_list(&mut self) -> Result<Vec<i32>> {
         let count = self.count(4, "entries of a list")?;
-        (0..count).map(|_| self.array().map(i32::from_le_bytes)).collect()
+        (0..count).map(|_| self.array().map(i32::from_le_bytes)).try_collect_vec()
     }
 
     pub fn i64_list(&mut self) -> Result<Vec<i64>> {
         let count = self.count(8, "entries of a list")?;
-        (0..count).map(|_| self.array().map(i64::from_le_bytes)).collect()
+        (0..count).map(|_| self.array().map(i64::from_le_bytes)).try_collect_vec()
     }
 
     pub fn bool_list(&mut self) -> Result<Vec<bool>> {
         let count = self.count(1, "entries of a list")?;
-        (0..count).map(|_| self.bool()).collect()
+        (0..count).map(|_| self.bool()).try_collect_vec()
     }
 
     /// Skips padding up to a multiple of `to` bytes from the start of the range.
@@ -224,7 +225,7 @@ impl<'f> Decoder<'f> {
             let (start, end) = (base + from as usize, base + to as usize);
             Ok(Decoder { file: self.file, start, pos: start, end })
         });
-        entries.collect()
+        entries.try_collect_vec()
     }
 }
 

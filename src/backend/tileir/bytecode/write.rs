@@ -12,6 +12,7 @@ use crate::error::{Diagnostic, Error, Result};
 use crate::ir::op_table::{Arity, Counting, Results};
 use crate::ir::{BlockId, ConstData, Entry, Loc, Module, Op, OpId, Opcode, TypeId, Value};
 use crate::target::Target;
+use crate::util::collect::CollectVec as _;
 
 /// Options of the writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +164,7 @@ impl Writer<'_> {
 
     fn function(&mut self, entry: &Entry, debug: bool, out: &mut Encoder) -> Result<()> {
         let params = &self.module.block(entry.body).args;
-        let signature = params.iter().map(|&p| self.module.ty_id(p)).collect();
+        let signature = params.iter().map(|&p| self.module.ty_id(p)).collect_vec();
         out.varint(self.tables.string(&entry.name));
         out.varint(self.tables.types.function(signature));
         let mut body = Body::new(self.module, self.version, &mut self.tables, entry.loc);
@@ -210,7 +211,7 @@ impl Writer<'_> {
         }
         put(section::FUNC, &functions, 8);
         if !self.tables.constants.is_empty() {
-            let constants: Vec<Vec<u8>> = self.tables.constants.into_iter().collect();
+            let constants: Vec<Vec<u8>> = self.tables.constants.into_iter().collect_vec();
             put(section::CONSTANT, &table(&constants, 8), 8);
         }
         let debug = self.debug.finish();

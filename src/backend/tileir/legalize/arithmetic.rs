@@ -1,6 +1,7 @@
 //! Legalization of integer arithmetic: shifts by the width or more, division by zero, conversion of
 //! floats outside of the range.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::rewrite::rewrite_blocks;
@@ -55,7 +56,7 @@ struct Edit<'a> {
 
 impl Edit<'_> {
     fn add(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.loc);
         self.out.push(id);
         self.module.op(id).results[0]

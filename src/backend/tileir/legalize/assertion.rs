@@ -5,6 +5,7 @@
 use super::rewrite::rewrite_blocks;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, Entry, Literal, Loc, Module, OpId, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Prints the values of failed assertions, and reduces the assertions to a text.
 pub(super) fn run(module: &mut Module, entry: &Entry) {
@@ -14,9 +15,9 @@ pub(super) fn run(module: &mut Module, entry: &Entry) {
             return out.push(id);
         }
         let Some(Attr::Text(text)) = op.attr(AttrKind::Text) else { return out.push(id) };
-        let shown: Vec<bool> = op.group(1).iter().map(|&value| module.shape(value).is_empty()).collect();
+        let shown: Vec<bool> = op.group(1).iter().map(|&value| module.shape(value).is_empty()).collect_vec();
         let scalars: Vec<Value> =
-            op.group(1).iter().zip(&shown).filter(|(_, shown)| **shown).map(|(&v, _)| v).collect();
+            op.group(1).iter().zip(&shown).filter(|(_, shown)| **shown).map(|(&v, _)| v).collect_vec();
         if !scalars.is_empty() {
             let place = module.location(op.loc).map(|place| format!("{place}: ")).unwrap_or_default();
             let format = without(text, &shown);
@@ -44,7 +45,7 @@ fn print_unless(
     let print = module.add_op(Opcode::Print, &[values, &[]], text, vec![], &[token], loc);
     for (block, ops) in [(stay, vec![]), (tell, vec![print])] {
         let end = module.add_op(Opcode::Yield, &[&[]], vec![], vec![], &[], loc);
-        module.block_mut(block).ops = ops.into_iter().chain([end]).collect();
+        module.block_mut(block).ops = ops.into_iter().chain([end]).collect_vec();
     }
     out.push(module.add_op(Opcode::If, &[&[holds]], vec![], vec![stay, tell], &[], loc));
 }

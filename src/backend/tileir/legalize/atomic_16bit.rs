@@ -11,6 +11,7 @@ use crate::ir::{
     AtomicMode, Attr, AttrKind, BlockId, CmpPred, ConstData, Elem, Entry, Literal, Loc, Module, Op, OpId, Opcode,
     Overflow, Sign, Substitution, Type, TypeId, Value,
 };
+use crate::util::collect::CollectVec as _;
 
 /// Replaces the 16-bit atomics of an entry.
 pub(super) fn run(module: &mut Module, entry: &Entry) {
@@ -89,7 +90,7 @@ impl Edit<'_> {
     }
 
     fn put(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect();
+        let groups: Vec<&[Value]> = operands.iter().map(std::slice::from_ref).collect_vec();
         let id = self.op(code, &groups, attrs, vec![], &[ty]);
         self.module.op(id).results[0]
     }
@@ -131,7 +132,7 @@ impl Edit<'_> {
     /// Computes the addresses of the words, and the positions of the halves in them.
     fn words(&mut self, op: &Op) -> Words {
         let kept = [AttrKind::MemOrder, AttrKind::MemScope];
-        let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect();
+        let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect_vec();
         let update = match op.attr(AttrKind::AtomicMode) {
             Some(Attr::AtomicMode(mode)) => Update::Extremum { mode: *mode, operand: op.operands[1] },
             _ => Update::Swap { expected: op.operands[1], new: op.operands[2] },

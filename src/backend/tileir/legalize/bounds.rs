@@ -1,6 +1,7 @@
 //! Legalization of tile indices outside of the index space: loads return padding, stores have no
 //! effect.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::index::{Open, inside_condition, through_assumes};
@@ -120,7 +121,7 @@ fn open_dimensions(
             limit.is_some()
         }
     };
-    (0..index.len()).filter(|d| !known(d)).collect()
+    (0..index.len()).filter(|d| !known(d)).collect_vec()
 }
 
 /// Returns a bound above all values of an index that is never negative.
@@ -202,10 +203,10 @@ fn guard(module: &mut Module, id: OpId, open: &[usize], out: &mut Vec<OpId>, val
     let (inside, outside) = (module.add_block(&[]), module.add_block(&[]));
     // The `if` only needs the tile as a result; tokens are added later.
     let tile = op.results.first().copied().filter(|&v| module.ty(v).as_tile().is_some());
-    let results: Vec<_> = tile.iter().map(|&v| module.ty_id(v)).collect();
+    let results: Vec<_> = tile.iter().map(|&v| module.ty_id(v)).collect_vec();
     let leave = |module: &mut Module, tiles: &[Value]| module.add_op(Opcode::Yield, &[tiles], vec![], vec![], &[], loc);
     let access = module.clone_op(id, &mut Substitution::new());
-    let loaded: Vec<Value> = tile.iter().map(|_| module.op(access).results[0]).collect();
+    let loaded: Vec<Value> = tile.iter().map(|_| module.op(access).results[0]).collect_vec();
     let yielded = leave(module, &loaded);
     module.block_mut(inside).ops = vec![access, yielded];
     if let Some(tile) = tile {

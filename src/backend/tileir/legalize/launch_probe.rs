@@ -7,6 +7,7 @@
 //! block ids, extents and loop counters. The probe computes these as the kernel does, and asserts
 //! the conditions of the kernel. It accesses no memory and has no tiles.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::index::{Open, through_assumes, tile_count};
@@ -126,7 +127,7 @@ pub(super) fn build(
     plan.block(entry.body, &mut Vec::new());
     let Plan { checks, of_dims, .. } = plan;
     let decides = |check: &Check| extract(module, entry, &[check]).is_some();
-    let mut decided: Vec<Check> = checks.into_iter().filter(decides).collect();
+    let mut decided: Vec<Check> = checks.into_iter().filter(decides).collect_vec();
     let subjects: FxHashSet<OpId> = decided.iter().map(|check| check.subject).collect();
     // Some dimensions of other accesses may be decided.
     decided.extend(of_dims.into_iter().filter(|check| !subjects.contains(&check.subject) && decides(check)));
@@ -138,7 +139,7 @@ pub(super) fn build(
         by_zero.remove(&check.subject);
     }
     open.retain(|_, dims| !dims.is_empty());
-    if decided.is_empty() { None } else { extract(module, entry, &decided.iter().collect::<Vec<_>>()).map(Probe) }
+    if decided.is_empty() { None } else { extract(module, entry, &decided.iter().collect_vec()).map(Probe) }
 }
 
 /// One comparison of a check.
@@ -187,7 +188,7 @@ impl Plan<'_> {
                 let check = self.access(id, dims, around);
                 self.checks.push(check);
                 if dims.len() > 1 {
-                    let each: Vec<Check> = dims.iter().map(|&dim| self.access(id, &[dim], around)).collect();
+                    let each: Vec<Check> = dims.iter().map(|&dim| self.access(id, &[dim], around)).collect_vec();
                     self.of_dims.extend(each);
                 }
             }
@@ -218,7 +219,7 @@ impl Plan<'_> {
             let op = self.module.op(access);
             let (view, index) = (op.operand_group("view")[0], op.operand_group("index"));
             let condition = |&dim: &usize| Condition::Inside { view, dim, index: index[dim] };
-            (access, dims.iter().map(condition).collect())
+            (access, dims.iter().map(condition).collect_vec())
         });
         Check { subject: access, dims: dims.to_vec(), place, conditions }
     }

@@ -9,6 +9,7 @@ use crate::ir::{
     Attr, AttrKind, CmpPred, ConstData, Entry, Loc, Module, OpId, Opcode, Overflow, Sign, Substitution, Type, Value,
 };
 use crate::pass::IntRanges;
+use crate::util::collect::CollectVec as _;
 
 /// Replaces the accesses of an entry to tiles that may begin before the array. Returns true if
 /// there were any.
@@ -131,7 +132,7 @@ impl Edit<'_> {
                 Some(number) => self.number(*number),
                 None => self.wide(*dynamic.next().expect("an operand for each unknown number")),
             };
-            numbers.iter().map(&mut value).collect()
+            numbers.iter().map(&mut value).collect_vec()
         };
         let extents = all(&shape, "dynamic_shape");
         let strides = all(&strides, "dynamic_strides");
@@ -144,7 +145,7 @@ impl Edit<'_> {
         let Type::StridedView { tile, traversal, dim_map, .. } = self.module.ty(view).clone() else {
             unreachable!("a strided view")
         };
-        let shape: Vec<i64> = tile.iter().map(|&e| e.into()).collect();
+        let shape: Vec<i64> = tile.iter().map(|&e| e.into()).collect_vec();
         let (base, extents, strides) = self.array(view);
         let (mut offset, mut mask): (Option<Value>, Option<Value>) = (None, None);
         for (d, &index) in op.operand_group("index").iter().enumerate() {
@@ -184,8 +185,8 @@ impl Edit<'_> {
         let op = self.module.op(id).clone();
         let view = op.operand_group("view")[0];
         let kept = [AttrKind::MemOrder, AttrKind::MemScope, AttrKind::Hints, AttrKind::AtomicMode];
-        let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect();
-        let results: Vec<_> = op.results.iter().map(|&value| self.module.ty_id(value)).collect();
+        let attrs: Vec<Attr> = kept.iter().filter_map(|&kind| op.attr(kind).cloned()).collect_vec();
+        let results: Vec<_> = op.results.iter().map(|&value| self.module.ty_id(value)).collect_vec();
         let token = op.operand_group("token");
         if op.code == Opcode::AtomicRedView {
             let value = op.operand_group("value");
@@ -201,7 +202,7 @@ impl Edit<'_> {
             let ty = self.module.ty(op.results[0]).clone();
             let bits = Attr::Value(ConstData::Splat(padding_bits(self.module, view, op.results[0])));
             let otherwise: Vec<Value> =
-                mask.iter().map(|_| self.add(Opcode::Constant, &[], vec![bits.clone()], ty.clone())).collect();
+                mask.iter().map(|_| self.add(Opcode::Constant, &[], vec![bits.clone()], ty.clone())).collect_vec();
             let groups: [&[Value]; 4] = [&[pointers], mask, &otherwise, token];
             self.module.add_op(Opcode::LoadPtr, &groups, attrs, vec![], &results, self.loc)
         } else {

@@ -1,6 +1,7 @@
 //! Positive extents: the launch checks that extents on which divisors depend are not 0, so that
 //! these divisions need no case for 0.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::arithmetic::by_zero;
@@ -18,7 +19,7 @@ pub(super) fn assume(module: &mut Module, entry: &Entry, facts: &IntRanges) -> O
     if divisions.is_empty() {
         return None;
     }
-    let divisors = divisions.iter().map(|&id| module.op(id).operands[1]).collect();
+    let divisors = divisions.iter().map(|&id| module.op(id).operands[1]).collect_vec();
     let extents = extents_of(module, entry, divisors);
     let params = module.block(entry.body).args.clone();
     let mut limits = Vec::new();

@@ -5,6 +5,7 @@
 //! either for readers or for one writer. An address of unknown root may be in any memory; then
 //! there is one set.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::op_table::Effect;
@@ -89,7 +90,7 @@ impl EntryEffects {
         let num_sets = numbers.len();
         for &id in &fences {
             let all = MemoryEffect { reads: true, writes: true };
-            effects.insert(id, (0..num_sets).map(|set| (set, all)).collect());
+            effects.insert(id, (0..num_sets).map(|set| (set, all)).collect_vec());
         }
         let mut all = EntryEffects { num_sets, effects, fences };
         all.add_region_effects(module, entry.body);
@@ -106,11 +107,11 @@ impl EntryEffects {
             }
             if !module.op(id).regions.is_empty() {
                 let list = own.into_iter().enumerate().filter(|(_, effect)| *effect != MemoryEffect::default());
-                self.effects.insert(id, list.collect());
+                self.effects.insert(id, list.collect_vec());
             }
             self.effects(id).iter().for_each(|(set, effect)| sum[*set].add(*effect));
         }
-        sum.into_iter().enumerate().filter(|(_, effect)| *effect != MemoryEffect::default()).collect()
+        sum.into_iter().enumerate().filter(|(_, effect)| *effect != MemoryEffect::default()).collect_vec()
     }
 
     /// Returns the sets that an op accesses, including its regions.
@@ -143,7 +144,7 @@ impl EntryEffects {
             }
         });
         tiles.retain(|(set, _)| by_element.contains(set));
-        tiles.into_iter().map(|(_, id)| id).collect()
+        tiles.into_iter().map(|(_, id)| id).collect_vec()
     }
 
     /// Returns true if each iteration of this `for` accesses tiles of the set that no other

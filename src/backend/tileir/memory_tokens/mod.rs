@@ -23,6 +23,7 @@ mod alias_sets;
 #[cfg(test)]
 mod tests;
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::access_hints::disallow_tma;
@@ -131,12 +132,12 @@ impl Stage<'_> {
                 code if code.is_loop() => self.repeat(id, block, &mut state, &waited),
                 Opcode::Yield => {
                     let exported = |(set, _): &(AliasSet, MemoryEffect)| self.exported(block, &state[*set]);
-                    let tokens: Vec<Value> = context.yields.iter().map(exported).collect();
+                    let tokens: Vec<Value> = context.yields.iter().map(exported).collect_vec();
                     self.append_operands(id, &tokens);
                 }
                 Opcode::Continue | Opcode::Break => {
                     let passed = |c: &Carried| self.at_end(block, c, &state[c.set]);
-                    let tokens: Vec<Value> = context.carried.iter().map(passed).collect();
+                    let tokens: Vec<Value> = context.carried.iter().map(passed).collect_vec();
                     self.append_operands(id, &tokens);
                 }
                 _ => self.access(id, block, &mut state),
@@ -160,7 +161,7 @@ impl Stage<'_> {
                 }
                 after
             })
-            .collect();
+            .collect_vec();
         later.reverse();
         later
     }
@@ -226,7 +227,7 @@ impl Stage<'_> {
 
     /// Returns a token after all accesses of a set so far; `None` without an access.
     fn all(&mut self, block: BlockId, order: &Order) -> Option<Value> {
-        let tokens = if order.since.is_empty() { order.store.into_iter().collect() } else { order.since.clone() };
+        let tokens = if order.since.is_empty() { order.store.into_iter().collect_vec() } else { order.since.clone() };
         self.join(block, tokens)
     }
 
@@ -242,7 +243,7 @@ impl Stage<'_> {
         }
         let own = self.all(block, order);
         let before = (carried.mode == Mode::Free).then_some(carried.arg);
-        self.join(block, own.into_iter().chain(before).collect()).expect("a token that is carried")
+        self.join(block, own.into_iter().chain(before).collect_vec()).expect("a token that is carried")
     }
 
     /// Returns the token without predecessors.
@@ -275,7 +276,7 @@ impl Stage<'_> {
     ) {
         let effects = self.effects.effects(id).to_vec();
         let exports: Vec<(AliasSet, MemoryEffect)> =
-            effects.into_iter().filter(|&(set, effect)| waited(set, effect)).collect();
+            effects.into_iter().filter(|&(set, effect)| waited(set, effect)).collect_vec();
         let regions = self.module.op(id).regions.clone();
         if !exports.is_empty() {
             self.fill_else(regions[1], id);

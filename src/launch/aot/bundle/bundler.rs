@@ -1,6 +1,7 @@
 //! Bundler: traces each kernel when it is added, and generates the code for all targets on all
 //! cores at the end.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::sync::{Mutex, OnceLock};
 
@@ -251,7 +252,7 @@ impl Bundler {
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
-    /// assert_eq!(bundle.kernels()[0].targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
+    /// assert_eq!(bundle.kernels()[0].targets().collect(), [ct::Target::SM_80]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///
@@ -261,7 +262,7 @@ impl Bundler {
     ///   assembler.
     pub fn finish(&self) -> Result<Bundle> {
         let all: Vec<(usize, Target)> =
-            (0..self.jobs.len()).flat_map(|job| self.targets.iter().map(move |&target| (job, target))).collect();
+            (0..self.jobs.len()).flat_map(|job| self.targets.iter().map(move |&target| (job, target))).collect_vec();
         let mut images = self.images(&all)?.into_iter();
         let kernels = self.jobs.iter().cloned().map(|job| BundledKernel {
             name: job.name,
@@ -269,29 +270,29 @@ impl Bundler {
             hints: job.hints,
             module: job.module,
             required: job.required,
-            images: images.by_ref().take(self.targets.len()).collect(),
+            images: images.by_ref().take(self.targets.len()).collect_vec(),
             proofs: job.proofs,
             loaded: Mutex::default(),
         });
-        Ok(Bundle { kernels: kernels.collect() })
+        Ok(Bundle { kernels: kernels.collect_vec() })
     }
 
     /// Generates the code of each pair of job and target, with one thread for each core of the
     /// machine.
     fn images(&self, all: &[(usize, Target)]) -> Result<Vec<Image>> {
-        let images: Vec<OnceLock<Result<Image>>> = all.iter().map(|_| OnceLock::new()).collect();
+        let images: Vec<OnceLock<Result<Image>>> = all.iter().map(|_| OnceLock::new()).collect_vec();
         let work = |at: usize| {
             let (job, target) = all[at];
             images[at].set(image(&self.jobs[job], target, self.machine_code)).is_ok()
         };
         std::thread::scope(|scope| share(scope, all.len(), work));
-        images.into_iter().map(|image| image.into_inner().expect("each has been made")).collect()
+        images.into_iter().map(|image| image.into_inner().expect("each has been made")).try_collect_vec()
     }
 }
 
 impl fmt::Debug for Bundler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.jobs.iter().map(|job| job.name.as_str()).collect();
+        let names: Vec<&str> = self.jobs.iter().map(|job| job.name.as_str()).collect_vec();
         f.debug_struct("Bundler").field("targets", &self.targets).field("kernels", &names).finish_non_exhaustive()
     }
 }
@@ -334,7 +335,7 @@ fn tile_ir(job: &Job, target: Target, with_machine_code: bool) -> Result<Image> 
         target,
         tile_ir: true,
         machine_code: made.map(|(code, ())| code),
-        params: code.params.iter().enumerate().map(word).collect(),
+        params: code.params.iter().enumerate().map(word).collect_vec(),
         code: code.bytecode,
         entry: code.entry,
         threads: 1,

@@ -1,5 +1,6 @@
 //! Kernel of a bundle: one form of its arguments, with code for each target.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -31,7 +32,7 @@ use crate::target::Target;
 /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
 /// let kernel = &bundle.kernels()[0];
 /// assert_eq!((kernel.name(), kernel.args().len()), ("fill", 1));
-/// assert_eq!(kernel.targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
+/// assert_eq!(kernel.targets().collect(), [ct::Target::SM_80]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub struct BundledKernel {
@@ -236,7 +237,7 @@ impl BundledKernel {
     fn load_gpu(&self, gpu: &'static Gpu) -> Result<GpuCode> {
         let tile = driver_compiles(gpu) || tileir::Assembler::find().is_ok();
         let Some(image) = self.image_for(gpu.target(), tile) else {
-            let all: Vec<String> = self.targets().map(|target| target.to_string()).collect();
+            let all: Vec<String> = self.targets().map(|target| target.to_string()).collect_vec();
             return Err(Error::argument(format!(
                 "kernel `{}` of this bundle has code for {}, and none of it runs on {} ({}): make the bundle for that \
                  target, too, or for an older one without `a`",
@@ -274,7 +275,7 @@ impl BundledKernel {
 
 impl fmt::Display for BundledKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let forms: Vec<String> = self.forms.iter().map(ToString::to_string).collect();
+        let forms: Vec<String> = self.forms.iter().map(ToString::to_string).collect_vec();
         write!(f, "{}({})", self.name, forms.join("; "))?;
         if self.hints != Hints::default() {
             write!(f, "\n  {:?}", self.hints)?;

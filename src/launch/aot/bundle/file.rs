@@ -1,5 +1,6 @@
 //! Bundles: file format, and selection of the kernel that matches the arguments of a launch.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt;
 use std::path::Path;
 
@@ -162,9 +163,9 @@ impl Bundle {
     /// Returns the reasons for which no kernel matches.
     #[cold]
     fn misfit(&self, name: &str, given: &[ArgSignature], place: Location) -> Diagnostic {
-        let named: Vec<&BundledKernel> = self.kernels.iter().filter(|kernel| kernel.name == name).collect();
+        let named: Vec<&BundledKernel> = self.kernels.iter().filter(|kernel| kernel.name == name).collect_vec();
         if named.is_empty() {
-            let mut names: Vec<String> = self.kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect();
+            let mut names: Vec<String> = self.kernels.iter().map(|kernel| format!("`{}`", kernel.name)).collect_vec();
             names.dedup();
             let message = format!("this bundle has no kernel `{name}`: it has {}", names.join(", "));
             return Diagnostic::new(message, Some(place));

@@ -6,9 +6,10 @@ use super::table::{Extent, IntRanges, ViewInfo};
 use super::{transfer, views};
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, BlockId, Elem, Entry, Flag, Module, Op, OpId, Opcode, Predicate, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 pub(super) fn run(module: &Module, entry: &Entry, max_blocks: [u32; 3]) -> IntRanges {
-    let integer = (0..module.num_values()).map(|i| is_integer(module, Value(i as u32))).collect();
+    let integer = (0..module.num_values()).map(|i| is_integer(module, Value(i as u32))).collect_vec();
     let ranges = IntRanges { state: vec![None; module.num_values()], integer, ..IntRanges::default() };
     let mut analysis = Analysis { module, max_blocks, ranges, loops: Vec::new(), yields: Vec::new() };
     for &param in &module.block(entry.body).args {
@@ -39,7 +40,7 @@ impl Joined {
     fn add(&mut self, next: Vec<Option<RangeState>>) {
         let joined = match self.0.take() {
             None => next,
-            Some(old) => old.into_iter().zip(next).map(|(a, b)| Some(a?.join(b?))).collect(),
+            Some(old) => old.into_iter().zip(next).map(|(a, b)| Some(a?.join(b?))).collect_vec(),
         };
         self.0 = Some(joined);
     }
@@ -78,7 +79,7 @@ impl<'m> Analysis<'m> {
     }
 
     fn get_all(&self, values: &[Value]) -> Vec<Option<RangeState>> {
-        values.iter().map(|&v| self.get(v)).collect()
+        values.iter().map(|&v| self.get(v)).collect_vec()
     }
 
     fn block(&mut self, block: BlockId) {
@@ -205,11 +206,11 @@ impl<'m> Analysis<'m> {
     fn shape_query(&mut self, op: &Op) {
         let source = op.operands[0];
         let (array, map, steps): (_, Vec<usize>, Vec<i64>) = match self.module.ty(source) {
-            Type::TensorView { shape, .. } => (Some(source), (0..shape.len()).collect(), vec![1; shape.len()]),
+            Type::TensorView { shape, .. } => (Some(source), (0..shape.len()).collect_vec(), vec![1; shape.len()]),
             Type::PartitionView { tile: steps, dim_map, .. } | Type::StridedView { traversal: steps, dim_map, .. } => {
-                let map = dim_map.iter().map(|&d| d as usize).collect();
+                let map = dim_map.iter().map(|&d| d as usize).collect_vec();
                 let array = self.module.defining_op(source).map(|id| self.module.op(id).operands[0]);
-                (array, map, steps.iter().map(|&s| i64::from(s)).collect())
+                (array, map, steps.iter().map(|&s| i64::from(s)).collect_vec())
             }
             _ => (None, Vec::new(), Vec::new()),
         };
@@ -280,7 +281,7 @@ impl<'m> Analysis<'m> {
                 None => state.clone(),
                 Some(joined) => {
                     let pairs = state.iter().zip(joined);
-                    pairs.map(|(old, new)| Some(step(round, (*old)?, (*new)?))).collect()
+                    pairs.map(|(old, new)| Some(step(round, (*old)?, (*new)?))).collect_vec()
                 }
             };
             if next == state {

@@ -2,6 +2,7 @@
 
 use super::table::{Extent, IntRanges, ViewInfo};
 use crate::ir::{Def, Flag, Module, Op, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Returns the op that describes the array of a view, through `assume` ops.
 pub(super) fn array_op(module: &Module, mut view: Value) -> Option<&Op> {
@@ -35,10 +36,10 @@ impl ViewInfo {
         let along = extents(module, op.operands[0])?;
         let wide = |list: &[i32]| list.iter().map(|&v| i64::from(v)).collect::<Vec<i64>>();
         let (tile, steps) = (wide(tile), wide(steps));
-        let extents: Vec<Extent> = dim_map.iter().map(|&d| along[d as usize]).collect();
+        let extents: Vec<Extent> = dim_map.iter().map(|&d| along[d as usize]).collect_vec();
         // If the steps divide the extent, the last tile starts one step before the end.
         let covers = (0..tile.len()).map(|d| tile[d] <= steps[d] && is_multiple(ranges, extents[d], steps[d]));
-        let covers = covers.collect();
+        let covers = covers.collect_vec();
         Some(ViewInfo { extents, tile, steps, covers })
     }
 

@@ -4,6 +4,7 @@
 //! entirely outside. The elements of pointers, and of arrays inside of others, must be in their
 //! allocation.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::ControlFlow;
 
 use crate::pass::prove::access::{Access, Dim, Frame, Root};
@@ -86,7 +87,7 @@ fn tile_goals(access: &Access) -> Vec<Goal> {
         };
         Some(Goal { term: dim.start, within, dim: number })
     };
-    access.dims.iter().enumerate().filter_map(goal).collect()
+    access.dims.iter().enumerate().filter_map(goal).collect_vec()
 }
 
 fn decided(terms: &Terms, ranges: &Ranges, access: &Access, goals: &[Goal]) -> BoundsCheck {
@@ -112,7 +113,7 @@ fn enumerated(terms: &Terms, ranges: &Ranges, access: &Access, goal: &Goal) -> B
         return BoundsCheck::Unknown(Reason::Data(value));
     }
     let is_known = |condition: &Term| terms.data_of(*condition).is_none();
-    let known: Vec<Term> = access.conditions.iter().copied().filter(is_known).collect();
+    let known: Vec<Term> = access.conditions.iter().copied().filter(is_known).collect_vec();
     let all = parts(terms, &known, &[goal.term], &[]);
     let mut found: Option<(i64, Vec<(Var, i64)>)> = None;
     let mut others = Vec::new();
@@ -125,7 +126,7 @@ fn enumerated(terms: &Terms, ranges: &Ranges, access: &Access, goal: &Goal) -> B
             if (goal.within.0..=goal.within.1).contains(&outputs[0]) {
                 return ControlFlow::Continue(());
             }
-            found = Some((outputs[0], part.vars.iter().copied().zip(values.iter().copied()).collect()));
+            found = Some((outputs[0], part.vars.iter().copied().zip(values.iter().copied()).collect_vec()));
             ControlFlow::Break(())
         });
         match outcome {

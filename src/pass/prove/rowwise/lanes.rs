@@ -3,6 +3,7 @@
 //! After a reshape, a row is a quotient of a sum of lanes. With the extents of a tile, equal rows
 //! have one form: `(2 i + j) / 8` with `j < 2` is `i / 4`.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::BTreeMap;
 
 use super::super::term::{Fun, Node, Term, Terms, Var};
@@ -60,7 +61,7 @@ fn collect(terms: &mut Terms, term: Term, factor: i64, extents: &[i64], form: &m
             }
         }
         Node::Data(value, args) => {
-            let args = args.into_iter().map(|arg| normal(terms, arg, extents)).collect();
+            let args = args.into_iter().map(|arg| normal(terms, arg, extents)).collect_vec();
             let part = terms.data(value, args);
             *form.parts.entry(part).or_insert(0) += factor;
             return Some(());
@@ -132,7 +133,7 @@ impl Sum {
         if let Some((inner, by)) = self.as_quotient(terms) {
             return sum(terms, inner, extents)?.quotient(terms, divisor.checked_mul(by)?, extents);
         }
-        let mut units: Vec<i64> = self.parts.values().map(|&factor| gcd(factor, divisor)).collect();
+        let mut units: Vec<i64> = self.parts.values().map(|&factor| gcd(factor, divisor)).collect_vec();
         units.extend([divisor, gcd(self.constant, divisor)]);
         units.sort_unstable();
         for &unit in units.iter().rev() {

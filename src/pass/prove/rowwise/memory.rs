@@ -1,5 +1,6 @@
 //! Accesses: rows of arrays by views and by pointers, and memory of the tile block.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::super::access::Root;
@@ -129,7 +130,7 @@ impl<'m> Rows<'m> {
                 }
                 (true, _) => self.values.terms.add_scaled(of_tile, term, step),
             };
-            let extents: Vec<i64> = tile.iter().map(|&extent| extent.into()).collect();
+            let extents: Vec<i64> = tile.iter().map(|&extent| extent.into()).collect_vec();
             row = Some(normal(&mut self.values.terms, of_row, &extents));
         }
         Place { root: Some(root), row, others, indices }

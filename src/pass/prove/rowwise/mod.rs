@@ -21,6 +21,7 @@ mod memory;
 mod rows;
 mod state;
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::rows::Dependence;
@@ -57,7 +58,7 @@ pub(crate) fn check_rowwise(module: &Module) -> Result<(), Vec<Diagnostic>> {
         let message = format!("this `{name}` {how}: the kernel promises that axis {axis} has independent rows");
         Some(Diagnostic::new(message, at(module.op(op).loc)).note_at("the promise", at(promise.loc)))
     });
-    let problems: Vec<Diagnostic> = problems.collect();
+    let problems: Vec<Diagnostic> = problems.collect_vec();
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
 
@@ -141,7 +142,7 @@ impl<'m> Rows<'m> {
             Opcode::For => self.range(id, op, args[0]),
             _ => (Dependence::default(), None),
         };
-        let mut state: Vec<Dependence> = inits.iter().map(|&init| self.of(init, id).join(bounds, id)).collect();
+        let mut state: Vec<Dependence> = inits.iter().map(|&init| self.of(init, id).join(bounds, id)).collect_vec();
         self.loops.push(id);
         // Conditions of the terminators.
         let mut leaving = Dependence::default();
@@ -287,14 +288,14 @@ impl<'m> Rows<'m> {
                 let terms = &mut self.values.terms;
                 let to = self.module.shape(op.results[0]);
                 let moved = |all: Dependence| normalized(all.combined(terms, axis, id).moved(terms, &by), terms, to);
-                operands.into_iter().map(moved).collect()
+                operands.into_iter().map(moved).collect_vec()
             }
             Opcode::ClusterAllGather => {
                 let broken = Dependence::broken(id, "exchanges the tiles of a cluster");
-                operands.into_iter().map(|all| if all.row.is_some() { all.join(broken, id) } else { all }).collect()
+                operands.into_iter().map(|all| if all.row.is_some() { all.join(broken, id) } else { all }).collect_vec()
             }
             Opcode::Scan | Opcode::Gather | Opcode::Cat => {
-                operands.into_iter().map(|all| all.combined(&self.values.terms, axis, id)).collect()
+                operands.into_iter().map(|all| all.combined(&self.values.terms, axis, id)).collect_vec()
             }
             code if code.is_mma() => {
                 let (rank, terms) = (rank(op.operands[0]), &self.values.terms);
@@ -303,13 +304,13 @@ impl<'m> Rows<'m> {
                     0 | 1 => all.combined(terms, inner[position], id),
                     _ => all,
                 };
-                operands.into_iter().enumerate().map(factor).collect()
+                operands.into_iter().enumerate().map(factor).collect_vec()
             }
             Opcode::Reshape | Opcode::Permute | Opcode::Extract => {
                 let by = self.values.lanes_of(op);
                 let terms = &mut self.values.terms;
                 let first = normalized(operands[0].moved(terms, &by), terms, self.module.shape(op.results[0]));
-                std::iter::once(first).chain(operands.into_iter().skip(1)).collect()
+                std::iter::once(first).chain(operands.into_iter().skip(1)).collect_vec()
             }
             code if code.is_elementwise()
                 || matches!(code, Opcode::Broadcast | Opcode::Assume | Opcode::WithLayout) =>
@@ -320,7 +321,7 @@ impl<'m> Rows<'m> {
                 let broken = Dependence::broken(id, "combines the rows of a tile");
                 let terms = &self.values.terms;
                 let whole = |all: Dependence| if all.varies_at_all(terms) { all.join(broken, id) } else { all };
-                operands.into_iter().map(whole).collect()
+                operands.into_iter().map(whole).collect_vec()
             }
         };
         operands.into_iter().fold(Dependence::default(), |all, operand| all.join(operand, id))

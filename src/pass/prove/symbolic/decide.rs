@@ -14,6 +14,7 @@ use super::system::{Execution, System};
 use crate::pass::prove::access::Access;
 use crate::pass::prove::interval::Ranges;
 use crate::pass::prove::term::{Fun, Node, Term, Terms, Var};
+use crate::util::collect::CollectVec as _;
 
 /// Terms of a kernel, and what is known about its launches.
 #[derive(Clone, Copy)]
@@ -128,7 +129,7 @@ pub fn are_disjoint(launches: Launches<'_>, a: (&Access, &[Place]), b: (&Access,
         system.require(element);
     }
     let several = |block: &Var| ranges.get(block).is_some_and(|(lo, hi)| lo < hi);
-    let mut open: Vec<Var> = (0..3).map(Var::Block).filter(several).collect();
+    let mut open: Vec<Var> = (0..3).map(Var::Block).filter(several).collect_vec();
     // Equal coordinates along one axis help to prove those along another one.
     loop {
         let before = open.len();

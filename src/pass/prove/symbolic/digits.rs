@@ -36,7 +36,7 @@ pub fn digits(terms: &Terms, position: Term) -> Option<(i128, Vec<Digit>)> {
     let (constant, mut digits) = sum(terms, position)?;
     digits.retain(|digit| digit.factor != 0);
     // A factor with more symbols is assumed to be larger.
-    digits.sort_by_key(|digit| std::cmp::Reverse((digit.symbols.len(), digit.factor)));
+    crate::util::sort::by_key(&mut digits, |digit| std::cmp::Reverse((digit.symbols.len(), digit.factor)));
     digits.iter().all(|digit| digit.factor > 0).then_some((constant, digits))
 }
 

@@ -1,5 +1,6 @@
 //! Decision of the properties of a kernel for all values of the symbols of its launch.
 
+use crate::util::collect::CollectVec as _;
 use std::cell::Cell;
 
 use rustc_hash::FxHashSet;
@@ -86,7 +87,7 @@ impl<'w, 'm> ForAll<'w, 'm> {
         let (terms, launches) = (&self.walk.values.terms, self.launches());
         let is_candidate =
             |(access, _): &&(Access, _)| access.root != Root::Scratch && (!stores_alone || access.kind == Kind::Store);
-        let candidates: Vec<&(Access, Option<Vec<Place>>)> = self.accesses.iter().filter(is_candidate).collect();
+        let candidates: Vec<&(Access, Option<Vec<Place>>)> = self.accesses.iter().filter(is_candidate).collect_vec();
         let is_atomic = |access: &Access| access.kind == Kind::Atomic || access.ordered;
         let is_known = |access: &Access| matches!(access.root, Root::Parameter(_));
         for (number, (a, a_places)) in candidates.iter().enumerate() {
@@ -207,7 +208,7 @@ fn reason(terms: &Terms, access: &Access) -> Reason {
 fn places(walk: &mut Walk<'_>, access: &Access) -> Option<Vec<Place>> {
     let place = |(dim, &extent): (&Dim, &Term)| Place { start: dim.start, len: dim.len, extent };
     if let (Root::Scratch, Some(frame)) = (access.root, &access.frame) {
-        return Some(access.dims.iter().zip(&frame.extent_terms).map(place).collect());
+        return Some(access.dims.iter().zip(&frame.extent_terms).map(place).collect_vec());
     }
     let terms = &walk.values.terms;
     let zero = terms.find_constant(0)?;
@@ -218,8 +219,10 @@ fn places(walk: &mut Walk<'_>, access: &Access) -> Option<Vec<Place>> {
         return None;
     }
     match &access.frame {
-        Some(frame) if *frame == whole => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect()),
-        None if whole.extent_terms.len() == 1 => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect()),
+        Some(frame) if *frame == whole => Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect_vec()),
+        None if whole.extent_terms.len() == 1 => {
+            Some(access.dims.iter().zip(&whole.extent_terms).map(place).collect_vec())
+        }
         _ => None,
     }
 }

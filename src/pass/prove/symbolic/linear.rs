@@ -4,6 +4,7 @@
 //! the factors (Pugh, "The Omega test", 1991: real shadows). A contradiction is certain; its
 //! absence proves nothing. Equalities are substituted before.
 
+use crate::util::collect::CollectVec as _;
 use indexmap::IndexMap;
 use rustc_hash::FxBuildHasher;
 
@@ -171,7 +172,7 @@ enum Equality {
 /// Returns an equality that is stated by two inequalities.
 fn equality(rows: &Rows) -> Equality {
     for (factors, &constant) in rows {
-        let negated: Vec<(Unknown, i128)> = factors.iter().map(|&(var, factor)| (var, -factor)).collect();
+        let negated: Vec<(Unknown, i128)> = factors.iter().map(|&(var, factor)| (var, -factor)).collect_vec();
         let Some(&other) = rows.get(&negated) else { continue };
         if constant + other < 0 {
             return Equality::Contradiction;

@@ -7,6 +7,7 @@
 //! * Minima and maxima are variables with two cases.
 //! * Any other term is a variable in its interval.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::linear::{Linear, MAX_ROWS, Unknown, is_contradictory};
@@ -245,7 +246,7 @@ impl<'t> System<'t> {
 
     fn applied(&mut self, of: &mut Execution<'t>, fun: &Fun, bits: u32, args: &[Term]) -> Option<Linear> {
         let wide = |interval: (i64, i64)| (i128::from(interval.0), i128::from(interval.1));
-        let interval: Vec<(i128, i128)> = args.iter().map(|&arg| wide(of.intervals.of(arg))).collect();
+        let interval: Vec<(i128, i128)> = args.iter().map(|&arg| wide(of.intervals.of(arg))).collect_vec();
         let number = |index: usize| self.terms.as_constant(args[index]).map(i128::from);
         let fits = |(lo, hi): (i128, i128)| bits > 1 && limits(bits).0 <= lo && hi <= limits(bits).1;
         let is_plain = |sign: Sign| bits > 1 && (sign == Sign::Signed || interval.iter().all(|(lo, _)| *lo >= 0));

@@ -6,6 +6,7 @@ use super::int;
 use super::rules::splat;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Module, Op, OpId, Opcode, Substitution, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Collects the ops that end an iteration of this loop, also in branches of its body.
 pub(crate) fn collect_continues(module: &Module, body: BlockId, out: &mut Vec<OpId>) {
@@ -51,7 +52,7 @@ pub(super) fn first_iteration_exit(module: &Module, replaced: &Substitution, op:
                 match first.map(|first| first.code) {
                     None | Some(Opcode::Yield) if inner.results.is_empty() => {}
                     Some(Opcode::Break) => {
-                        let given: Vec<Value> = first?.operands.iter().map(|&value| initial(value)).collect();
+                        let given: Vec<Value> = first?.operands.iter().map(|&value| initial(value)).collect_vec();
                         return Some(given).filter(|given| are_defined_outside(module, op, given));
                     }
                     _ => return None,
@@ -106,7 +107,7 @@ pub(super) fn replace_equal_yields(module: &Module, replaced: &mut Substitution,
         .iter()
         .filter_map(|&region| module.block(region).ops.last().map(|&last| module.op(last)))
         .filter(|last| last.code == Opcode::Yield)
-        .collect();
+        .collect_vec();
     let mut same = Vec::new();
     if let [then, otherwise] = ends.as_slice() {
         for (i, &result) in op.results.iter().enumerate() {

@@ -12,6 +12,7 @@ mod float;
 pub(crate) mod int;
 mod rules;
 
+use crate::util::collect::CollectVec as _;
 pub(crate) use control::collect_continues;
 use control::{Trips, first_iteration_exit, has_single_exit, replace_equal_yields, replace_invariant, trips};
 use rules::{Step, splat};
@@ -21,7 +22,7 @@ use crate::ir::{BlockId, ConstData, Module, OpId, Opcode, Substitution, Value};
 
 /// Canonicalizes each entry.
 pub(crate) fn run(module: &mut Module) {
-    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect();
+    let entries: Vec<BlockId> = module.entries.iter().map(|entry| entry.body).collect_vec();
     let mut walk = Canonicalizer { module, values: Substitution::new() };
     entries.into_iter().for_each(|body| walk.block(body));
 }

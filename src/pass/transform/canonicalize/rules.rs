@@ -4,6 +4,7 @@ use super::{float, int};
 use crate::dtype::DType;
 use crate::ir::op_table::Class;
 use crate::ir::{Attr, ConstData, Elem, Flag, Module, Op, OpId, Opcode, Rounding, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Result of a rule.
 pub(super) enum Step {
@@ -202,7 +203,7 @@ fn shape(module: &Module, op: &Op, result: Value) -> Option<Step> {
     if op.code == Opcode::Permute {
         // Dimension i of the result is dimension order[i] of the intermediate tile, which is
         // dimension inner[order[i]] of the source.
-        let joined = order.iter().map(|&d| inner.permutation()[d as usize]).collect();
+        let joined = order.iter().map(|&d| inner.permutation()[d as usize]).collect_vec();
         return Some(Step::Change(before, vec![Attr::Permutation(joined)]));
     }
     Some(Step::Change(before, op.attrs.clone()))

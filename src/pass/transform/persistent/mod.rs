@@ -21,6 +21,7 @@ mod tile_order;
 use super::op_writer::OpWriter;
 use crate::dtype::DType;
 use crate::ir::{BlockId, CmpPred, Module, Op, Opcode, Substitution, Type, Value};
+use crate::util::collect::CollectVec as _;
 use scalar_writer::ScalarWriter;
 use tile_order::TileOrder;
 
@@ -80,7 +81,7 @@ fn work_increases(module: &Module, body: BlockId) -> Option<bool> {
         module.walk(op.regions[0], &mut |id| any |= module.op(id).code.is_mma());
         any
     };
-    let loops: Vec<&Op> = loops.filter(|op| op.code == Opcode::For).filter(has_mma).collect();
+    let loops: Vec<&Op> = loops.filter(|op| op.code == Opcode::For).filter(has_mma).collect_vec();
     let trend = |value: Value| Trend::of(module, value, 0);
     let grows = |op: &&Op| trend(op.group(1)[0]) == Trend::Up || trend(op.group(0)[0]) == Trend::Down;
     (!loops.is_empty()).then(|| loops.iter().any(grows))
@@ -142,12 +143,12 @@ impl Trend {
 
 fn rewrite(to: &mut ScalarWriter<'_>, body: BlockId, is_increasing: bool) {
     let int = to.writer.module.intern(Type::scalar(DType::I32));
-    let grid: Vec<Value> = (0..GRID_PARAMS).map(|_| to.writer.module.add_block_arg(body, int)).collect();
+    let grid: Vec<Value> = (0..GRID_PARAMS).map(|_| to.writer.module.add_block_arg(body, int)).collect_vec();
     let (mut ops, outer) = to.writer.begin_block(body);
     let end = ops.pop().expect("a terminator");
     let first = to.writer.module.op(*ops.first().unwrap_or(&end)).clone();
     to.writer.begin(&first);
-    let grid = grid.into_iter().map(|extent| to.positive(extent)).collect::<Vec<_>>();
+    let grid = grid.into_iter().map(|extent| to.positive(extent)).collect_vec();
     let plane = to.int(Opcode::MulI, grid[0], grid[1]);
     let total = to.int(Opcode::MulI, plane, grid[2]);
     let types = [int; 3];

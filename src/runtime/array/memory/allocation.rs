@@ -13,6 +13,7 @@
 //!
 //! This file handles bytes only. Element types and shapes belong to the arrays.
 
+use crate::util::collect::CollectVec as _;
 use std::alloc::Layout;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -165,7 +166,7 @@ impl Memory {
     /// Returns the addresses of the zones before and after the bytes.
     pub(in crate::runtime::array) fn zones(&self) -> impl Iterator<Item = u64> + use<> {
         let starts = [self.address - self.zone as u64, self.address + self.bytes as u64];
-        starts.into_iter().filter(|_| self.zone > 0).collect::<Vec<_>>().into_iter()
+        starts.into_iter().filter(|_| self.zone > 0).collect_vec().into_iter()
     }
 
     /// Returns memory of another library, whose work on it is queued on a stream (on the cpu

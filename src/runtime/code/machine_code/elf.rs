@@ -1,5 +1,6 @@
 //! Sections, symbols and relocations of an ELF file of 64 bits in little-endian order.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 
 /// Type of a section without bytes in the file, and of relocations with addends.
@@ -117,6 +118,6 @@ impl<'a> Elf<'a> {
                 })
             })
         });
-        entries.collect()
+        entries.collect_vec()
     }
 }

@@ -3,6 +3,7 @@
 //! Positions are those that `nvdisasm -hex` shows for sm_80, sm_90a and sm_120a: the opcode in bits
 //! 0 to 11, the predicate in bits 12 to 15, and the first register of the result in bits 16 to 23.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 
 /// Register that is always zero, and the register with the address of the stack.
@@ -54,7 +55,7 @@ impl Instruction {
     /// Reads the instructions of a section of code.
     pub fn all(code: &[u8]) -> Vec<Instruction> {
         let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
-        code.chunks_exact(BYTES).map(|both| Instruction { low: word(&both[..8]), high: word(&both[8..]) }).collect()
+        code.chunks_exact(BYTES).map(|both| Instruction { low: word(&both[..8]), high: word(&both[8..]) }).collect_vec()
     }
 
     fn field(self, first: u32, bits: u32) -> u16 {

@@ -108,7 +108,7 @@ impl LineTable {
             start = end;
         }
         // The end of a sequence precedes the begin of the next one at the same address.
-        table.rows.sort_by_key(|row| (row.address, row.file.is_some()));
+        crate::util::sort::by_key(&mut table.rows, |row| (row.address, row.file.is_some()));
         Some(table)
     }
 

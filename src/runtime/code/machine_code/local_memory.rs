@@ -8,6 +8,7 @@
 //! Without these marks, a spill is an access at a constant offset of the stack, of bytes that are
 //! both stored and loaded. Other accesses are those of arrays.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -132,15 +133,17 @@ pub(crate) fn local_memory(cubin: &[u8], entry: &str, arch: u32) -> Option<Vec<S
             let place = place.map(|(file, line)| (file.to_owned(), line));
             SpilledLine { place, is_array, bytes: 4 * words.len() as u32, ..line }
         })
-        .collect();
-    lines.sort_by_key(|line| std::cmp::Reverse((line.loop_stores + line.loop_loads, line.stores + line.loads)));
+        .collect_vec();
+    crate::util::sort::by_key(&mut lines, |line| {
+        std::cmp::Reverse((line.loop_stores + line.loop_loads, line.stores + line.loads))
+    });
     Some(lines)
 }
 
 /// Returns all accesses of local memory in the order of the code.
 fn accesses(elf: &Elf<'_>, entry: &str, code: &[Instruction]) -> Vec<Access> {
     let locals = code.iter().enumerate().filter_map(|(at, instruction)| Some((at, instruction.local_access()?)));
-    let mut accesses: Vec<Access> = locals.map(|(at, local)| Access { at, local, is_spill: false }).collect();
+    let mut accesses: Vec<Access> = locals.map(|(at, local)| Access { at, local, is_spill: false }).collect_vec();
     let marked = marked_spills(elf, entry).unwrap_or_default();
     let words_of = |is_store: bool| -> BTreeSet<i32> {
         let of_kind = accesses.iter().filter(|access| access.local.is_store == is_store);

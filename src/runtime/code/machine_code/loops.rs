@@ -5,10 +5,11 @@
 //! so that the direction of a branch does not decide.
 
 use super::instruction::{BYTES, Flow, Instruction};
+use crate::util::collect::CollectVec as _;
 
 /// Returns for each instruction whether it is inside of a loop.
 pub fn in_loops(code: &[Instruction], has_wide_branch: bool) -> Vec<bool> {
-    let flows: Vec<Flow> = code.iter().map(|instruction| instruction.flow(has_wide_branch)).collect();
+    let flows: Vec<Flow> = code.iter().map(|instruction| instruction.flow(has_wide_branch)).collect_vec();
     let target = |at: usize, distance: i64| -> Option<usize> {
         let place = (at as i64 + 1).checked_mul(BYTES as i64)?.checked_add(distance)?;
         usize::try_from(place).ok().map(|place| place / BYTES).filter(|&index| index < code.len())

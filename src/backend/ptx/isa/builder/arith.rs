@@ -2,6 +2,7 @@
 
 use super::super::inst::*;
 use super::{Builder, fold};
+use crate::util::collect::CollectVec as _;
 
 macro_rules! int_binary {
     ($($(#[$meta:meta])* $name:ident = $op:ident;)+) => {
@@ -285,7 +286,7 @@ impl Builder {
     /// Emits [`Builder::float`] into an existing register.
     pub fn float_to(&mut self, dst: Reg, op: FloatOp, ty: Ty, mods: FloatMods, operands: &[Operand]) {
         assert_eq!(dst.class, ty.class(), "result of {op}{ty}");
-        let srcs = operands.iter().map(|&x| self.source(x, ty).into()).collect();
+        let srcs = operands.iter().map(|&x| self.source(x, ty).into()).collect_vec();
         self.push(Opcode::Float(op, ty, mods), vec![dst.into()], srcs);
     }
 

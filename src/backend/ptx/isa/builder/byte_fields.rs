@@ -1,5 +1,6 @@
 //! Byte fields: bytes that were extracted from a word, valid until the word is written again.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::inst::*;
@@ -30,7 +31,7 @@ impl Fields {
                 _ => None,
             })
             .filter(|reg| self.known.contains_key(reg) || self.sources.contains(reg))
-            .collect();
+            .collect_vec();
         if !written.is_empty() {
             self.known.retain(|byte, (word, _)| !written.contains(byte) && !written.contains(word));
         }

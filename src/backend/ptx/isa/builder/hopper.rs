@@ -2,6 +2,7 @@
 
 use super::super::inst::*;
 use super::Builder;
+use crate::util::collect::CollectVec as _;
 
 /// Destination and cache policy of a bulk load.
 #[derive(Clone, Copy, Debug, Default)]
@@ -143,7 +144,7 @@ impl Builder {
     }
 
     fn tensor_address(&mut self, map: Reg, coords: &[Operand]) -> Arg {
-        let coords: Vec<Operand> = coords.iter().map(|&c| self.reg(c, RegClass::B32).into()).collect();
+        let coords: Vec<Operand> = coords.iter().map(|&c| self.reg(c, RegClass::B32).into()).collect_vec();
         Arg::Mem(Addr::tensor(map, &coords))
     }
 
@@ -193,7 +194,7 @@ impl Builder {
         trans: (bool, bool),
     ) {
         let k = 256 / types.a.bits(); // 32 bytes of k, always
-        let list = |regs: &[Reg]| Arg::Vector(regs.iter().map(|&r| r.into()).collect());
+        let list = |regs: &[Reg]| Arg::Vector(regs.iter().map(|&r| r.into()).collect_vec());
         let from_registers = a.len() > 1;
         let mut srcs = vec![if from_registers { list(a) } else { a[0].into() }, b.into(), accumulate.into()];
         let one = || Arg::One(Operand::Imm(1));

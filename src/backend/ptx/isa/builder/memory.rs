@@ -3,6 +3,7 @@
 use super::super::inst::*;
 use super::Builder;
 use crate::backend::ptx::isa::emit::Param;
+use crate::util::collect::CollectVec as _;
 
 impl Builder {
     /// Adds a scalar entry parameter and loads it.
@@ -51,7 +52,7 @@ impl Builder {
         let mut srcs = vec![address];
         srcs.extend(policy.map(Arg::from));
         let op = Opcode::Ld { space, ty, vec: dsts.len() as u32, mods, hint: policy.is_some() };
-        self.push(op, vec![vector(dsts.iter().map(|&d| d.into()).collect())], srcs);
+        self.push(op, vec![vector(dsts.iter().map(|&d| d.into()).collect_vec())], srcs);
     }
 
     /// Stores one value.
@@ -61,7 +62,7 @@ impl Builder {
 
     /// Stores 1, 2 or 4 adjacent values by one instruction.
     pub fn st_vec(&mut self, space: Space, ty: Ty, addr: &Addr, values: &[Operand], mods: MemMods) {
-        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, memory_class(ty)).into()).collect();
+        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, memory_class(ty)).into()).collect_vec();
         let address = Arg::Mem(addr.clone());
         let op = Opcode::St { space, ty, vec: values.len() as u32, mods, hint: false };
         self.push(op, vec![], vec![address, vector(values)]);
@@ -112,7 +113,7 @@ impl Builder {
 
     /// Emits an atomic without result, of 1, 2, 4 or 8 adjacent values.
     pub fn red(&mut self, op: AtomOp, ty: Ty, space: Space, order: (Sem, Scope), addr: &Addr, values: &[Operand]) {
-        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect();
+        let values: Vec<Operand> = values.iter().map(|&v| self.reg(v, ty.class()).into()).collect_vec();
         let address = Arg::Mem(addr.clone());
         let vec = values.len() as u32;
         self.push(

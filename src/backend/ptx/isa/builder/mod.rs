@@ -26,6 +26,7 @@ mod tests;
 use super::emit::{Function, Param};
 use super::inst::*;
 use crate::target::Target;
+use crate::util::collect::CollectVec as _;
 
 pub use bit_fields::FewValues;
 pub use hoist_invariant::Invariants;
@@ -98,7 +99,7 @@ impl Builder {
 
     /// Returns `count` fresh registers.
     pub fn fresh_vec(&mut self, class: RegClass, count: usize) -> Vec<Reg> {
-        (0..count).map(|_| self.fresh(class)).collect()
+        (0..count).map(|_| self.fresh(class)).collect_vec()
     }
 
     /// Returns the number of instructions and other lines so far.
@@ -196,14 +197,14 @@ impl Builder {
     /// Emits inline PTX of the user on registers; see [`Opcode::Inline`].
     pub fn inline(&mut self, text: &'static str, class: RegClass, operands: Vec<Reg>) -> Reg {
         let dst = self.fresh(class);
-        let srcs = operands.into_iter().map(|reg| Arg::One(reg.into())).collect();
+        let srcs = operands.into_iter().map(|reg| Arg::One(reg.into())).collect_vec();
         self.push(Opcode::Inline(text), vec![Arg::One(dst.into())], srcs);
         dst
     }
 
     /// Returns all operands in registers of this class.
     pub fn regs(&mut self, operands: &[Operand], class: RegClass) -> Vec<Reg> {
-        operands.iter().map(|&x| self.reg(x, class)).collect()
+        operands.iter().map(|&x| self.reg(x, class)).collect_vec()
     }
 
     /// Returns the same bits as another class of the same width, without an instruction.

@@ -2,6 +2,7 @@
 
 use super::super::inst::*;
 use super::Builder;
+use crate::util::collect::CollectVec as _;
 
 /// All lanes of a warp.
 const FULL_MASK: Operand = Operand::Imm(-1);
@@ -76,7 +77,7 @@ impl Builder {
 
     /// Waits for all threads of the CTA (or `threads` of them) at barrier `id`; orders memory.
     pub fn bar_sync(&mut self, id: impl Into<Operand>, threads: Option<u32>) {
-        let srcs = std::iter::once(id.into()).chain(threads.map(Operand::from)).map(Into::into).collect();
+        let srcs = std::iter::once(id.into()).chain(threads.map(Operand::from)).map(Into::into).collect_vec();
         self.push(Opcode::BarSync, vec![], srcs);
     }
 
@@ -94,7 +95,7 @@ impl Builder {
     /// address.
     pub fn ldmatrix(&mut self, num: u32, trans: bool, addr: &Addr) -> Vec<Reg> {
         let dsts = self.fresh_vec(RegClass::B32, num as usize);
-        let list = Arg::Vector(dsts.iter().map(|&d| d.into()).collect());
+        let list = Arg::Vector(dsts.iter().map(|&d| d.into()).collect_vec());
         self.push(Opcode::LdMatrix { num, trans }, vec![list], vec![Arg::Mem(addr.clone())]);
         dsts
     }
@@ -102,7 +103,7 @@ impl Builder {
     /// Stores matrices, as the inverse of [`Builder::ldmatrix`] (sm_90 and later).
     pub fn stmatrix(&mut self, trans: bool, addr: &Addr, values: &[Operand]) {
         let regs = self.regs(values, RegClass::B32);
-        let list = Arg::Vector(regs.into_iter().map(Operand::Reg).collect());
+        let list = Arg::Vector(regs.into_iter().map(Operand::Reg).collect_vec());
         let num = values.len() as u32;
         self.push(Opcode::StMatrix { num, trans }, vec![], vec![Arg::Mem(addr.clone()), list]);
     }
@@ -117,7 +118,7 @@ impl Builder {
             _ => RegClass::B32,
         };
         assert!(d.iter().all(|r| r.class == output(types.d)), "result registers of {shape}");
-        let list = |regs: Vec<Reg>| Arg::Vector(regs.into_iter().map(Operand::Reg).collect());
+        let list = |regs: Vec<Reg>| Arg::Vector(regs.into_iter().map(Operand::Reg).collect_vec());
         let srcs = vec![
             list(self.regs(a, input(types.a))),
             list(self.regs(b, input(types.b))),

@@ -11,6 +11,7 @@
 //! Integers wrap. A contiguous group that starts at a multiple of its length does not wrap inside;
 //! widening keeps only such groups. The properties of single values are those of [`IntRanges`].
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::dtype::DType;
@@ -119,7 +120,7 @@ impl<'m> AxisInfoAnalysis<'m> {
                 self.of(op.operands[0], AxisGroups { axis, ..groups }, depth + 1)
             }
             code if code.is_elementwise() => {
-                let runs: Vec<AxisInfo> = op.operands.iter().map(|&v| self.of(v, groups, depth + 1)).collect();
+                let runs: Vec<AxisInfo> = op.operands.iter().map(|&v| self.of(v, groups, depth + 1)).collect_vec();
                 self.elementwise(op, groups.length, &runs)?
             }
             _ => return None,
@@ -158,7 +159,7 @@ impl<'m> AxisInfoAnalysis<'m> {
 
     fn elementwise(&self, op: &Op, length: u64, runs: &[AxisInfo]) -> Option<AxisInfo> {
         use AxisPattern::{Constant, Contiguous, Unknown};
-        let forms: Vec<AxisPattern> = runs.iter().map(|run| run.pattern).collect();
+        let forms: Vec<AxisPattern> = runs.iter().map(|run| run.pattern).collect_vec();
         let all_same = forms.iter().all(|&pattern| pattern == Constant);
         let own = self.int_ranges.divisor(op.results[0]);
         let same =

@@ -1,6 +1,7 @@
 //! Butterfly chains: sequences of `extract` and `cat` that halve a tile along one bit of the
 //! element index after another, e.g. in sorting networks and FFTs.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::ir::{Module, Op, OpId, Opcode, Uses, Value};
@@ -23,7 +24,7 @@ impl ButterflyChains {
     pub fn next_bits(module: &Module, uses: &Uses, id: OpId, most: usize) -> (Vec<u32>, usize) {
         let bits = num_elements(module, module.op(id).operands[0]).trailing_zeros();
         // For each bit of the current tile its bit in the first tile, and the bits of the halvings.
-        let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect(), Vec::new());
+        let (mut names, mut out): (Vec<u32>, _) = ((0..bits).collect_vec(), Vec::new());
         let (mut found, mut steps) = (Vec::new(), 0);
         let mut next = Some(id);
         while let Some(id) = next {

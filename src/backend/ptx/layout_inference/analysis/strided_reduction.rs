@@ -1,6 +1,7 @@
 //! Loads in loops whose tiles are reduced along an axis that is not contiguous in memory, as
 //! columns of a row-major array are.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::permutation::as_axes;
@@ -35,7 +36,7 @@ pub fn strided_reductions(module: &Module, regions: &RegionTree) -> Vec<StridedR
             continue;
         }
         let start = op.operands.iter().map(|&value| (value, op.dim() as usize));
-        for (load, axis) in source_loads(module, regions, id, start.collect()) {
+        for (load, axis) in source_loads(module, regions, id, start.collect_vec()) {
             let known = found.entry(load).or_insert_with(|| {
                 order.push(load);
                 Some(axis)
@@ -55,7 +56,7 @@ pub fn strided_reductions(module: &Module, regions: &RegionTree) -> Vec<StridedR
             reduced,
         })
     };
-    order.into_iter().filter_map(strided).collect()
+    order.into_iter().filter_map(strided).collect_vec()
 }
 
 /// Returns the loads of the block of `id` from which values are computed elementwise. The axis is

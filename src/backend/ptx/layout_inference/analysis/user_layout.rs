@@ -2,6 +2,7 @@
 
 use crate::ir::{BlockId, Module};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Bits of the lane number.
@@ -27,7 +28,7 @@ pub fn completed(shape: &[i64], slots: &[u32], num_warps: usize) -> Layout {
     let count: i64 = shape.iter().product();
     let least = slots.iter().copied().min().unwrap_or(1);
     let mut rest: Vec<u32> =
-        (0..count.trailing_zeros()).map(|bit| 1 << bit).filter(|bit| !slots.contains(bit)).collect();
+        (0..count.trailing_zeros()).map(|bit| 1 << bit).filter(|bit| !slots.contains(bit)).collect_vec();
     let threads = LANE_BITS + num_warps.trailing_zeros() as usize;
     let surplus = rest.len().saturating_sub(threads);
     let mut registers = [slots, &rest[..surplus]].concat();

@@ -5,6 +5,7 @@ use crate::dtype::DType;
 use crate::ir::{Module, Op, OpId, Opcode, Type, Value};
 use crate::layout::Layout;
 use crate::pass::IntRanges;
+use crate::util::collect::CollectVec as _;
 
 /// Widest access of a thread in bytes.
 pub const VECTOR_BYTES: usize = 16;
@@ -40,7 +41,7 @@ impl ViewShape {
                 (tile, traversal.clone(), view, as_axes(dim_map), None)
             }
             Type::GatherScatterView { tile, view, sparse_dim, .. } => {
-                (tile, vec![1; tile.len()], view, (0..tile.len()).collect(), Some(*sparse_dim as usize))
+                (tile, vec![1; tile.len()], view, (0..tile.len()).collect_vec(), Some(*sparse_dim as usize))
             }
             Type::Tile { .. } | Type::TensorView { .. } | Type::Token => return None,
         };
@@ -50,11 +51,11 @@ impl ViewShape {
         Some(ViewShape {
             tensor,
             elem: *elem,
-            tile: tile.iter().map(|&e| i64::from(e)).collect(),
-            steps: steps.iter().map(|&e| i64::from(e)).collect(),
+            tile: tile.iter().map(|&e| i64::from(e)).collect_vec(),
+            steps: steps.iter().map(|&e| i64::from(e)).collect_vec(),
             dim_map,
             sparse,
-            starts: steps.iter().map(|&step| 1 << step.trailing_zeros()).collect(),
+            starts: steps.iter().map(|&step| 1 << step.trailing_zeros()).collect_vec(),
         })
     }
 

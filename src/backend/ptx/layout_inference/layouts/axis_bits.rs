@@ -1,6 +1,7 @@
 //! Axis bits: the bits of the element index that belong to one axis, and bases of the threads.
 
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// The bits of the flat row-major index that belong to one axis.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +25,7 @@ impl AxisBits {
 
 /// Returns the bases of the thread index: lanes, then warps.
 pub fn thread_bases(layout: &Layout) -> Vec<u32> {
-    layout.lane_bases().iter().chain(layout.warp_bases()).copied().collect()
+    layout.lane_bases().iter().chain(layout.warp_bases()).copied().collect_vec()
 }
 
 /// Returns the mask of the bits of the thread index whose bases are zero, i.e. of replication.

@@ -1,6 +1,7 @@
 //! Block layouts: layouts of blocks of a tile (`extract`), and of concatenated tiles (`cat`).
 
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Returns the layout of one block of extents `part`: each element at its position in its block.
@@ -74,7 +75,7 @@ pub fn halved_in_registers(layout: &Layout, axis: usize) -> Option<Layout> {
     if rest.iter().copied().flatten().any(|basis| basis & top != 0) {
         return None;
     }
-    let [register, lane, warp] = rest.map(|bases| bases.iter().map(|&basis| restored(basis, top)).collect());
+    let [register, lane, warp] = rest.map(|bases| bases.iter().map(|&basis| restored(basis, top)).collect_vec());
     Some(Layout::new(shape, register, lane, warp))
 }
 
@@ -105,11 +106,11 @@ fn restored(basis: u32, top: u32) -> u32 {
 /// that of the given layout.
 pub fn in_order(layout: &Layout) -> (Layout, Vec<usize>) {
     let bases = layout.register_bases();
-    let mut bits: Vec<usize> = (0..bases.len()).collect();
+    let mut bits: Vec<usize> = (0..bases.len()).collect_vec();
     sort::by_key(&mut bits, |&bit| bases[bit]);
-    let sorted: Vec<u32> = bits.iter().map(|&bit| bases[bit]).collect();
+    let sorted: Vec<u32> = bits.iter().map(|&bit| bases[bit]).collect_vec();
     let old = |register: usize| bits.iter().enumerate().map(|(new, &old)| (register >> new & 1) << old).sum();
-    let sources = (0..1 << bits.len()).map(old).collect();
+    let sources = (0..1 << bits.len()).map(old).collect_vec();
     let (lane, warp) = (layout.lane_bases().to_vec(), layout.warp_bases().to_vec());
     (Layout::new(layout.shape(), sorted, lane, warp), sources)
 }

@@ -2,6 +2,7 @@
 
 use super::scan_order::{AxisBit, axis_bits};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Plan of the exchange between lanes for a gather along an axis.
 #[derive(Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ impl LaneGather {
             return None;
         }
         let along = register_bits(&bits).map(|(_, bit)| 1 << bit).sum::<usize>();
-        let firsts: Vec<usize> = (0..source.num_registers()).filter(|register| register & along == 0).collect();
+        let firsts: Vec<usize> = (0..source.num_registers()).filter(|register| register & along == 0).collect_vec();
         let line = |register| {
             let required = to.line(result.element(register, 0, 0));
             firsts.iter().copied().find(|&first| from.line(source.element(first, 0, 0)) == required)

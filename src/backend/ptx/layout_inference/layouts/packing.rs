@@ -2,6 +2,7 @@
 
 use crate::dtype::DType;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Returns the number of bits of an element in packed bytes: 1 for bool, 32 for tf32.
 pub fn packed_bits(dtype: DType) -> u32 {
@@ -23,7 +24,7 @@ pub fn group_bits(layout: &Layout, count: u32) -> Option<Vec<usize>> {
 pub fn grouped(layout: &Layout, bits: &[usize]) -> Layout {
     let shift = |bases: &[u32]| bases.iter().map(|basis| basis >> bits.len()).collect::<Vec<u32>>();
     let registers = layout.register_bases().iter().enumerate().filter(|(bit, _)| !bits.contains(bit));
-    let registers: Vec<u32> = registers.map(|(_, &basis)| basis).collect();
+    let registers: Vec<u32> = registers.map(|(_, &basis)| basis).collect_vec();
     let count = layout.shape()[0] >> bits.len();
     Layout::new([count], shift(&registers), shift(layout.lane_bases()), shift(layout.warp_bases()))
 }
@@ -33,7 +34,7 @@ pub fn grouped(layout: &Layout, bits: &[usize]) -> Layout {
 pub fn parted(layout: &Layout, count: u32) -> Layout {
     let moved = |bases: &[u32]| bases.iter().map(|basis| basis * count).collect::<Vec<u32>>();
     let low = (0..count.trailing_zeros()).map(|bit| 1 << bit);
-    let registers = low.chain(moved(layout.register_bases())).collect();
+    let registers = low.chain(moved(layout.register_bases())).collect_vec();
     let shape = [layout.shape()[0] * i64::from(count)];
     Layout::new(shape, registers, moved(layout.lane_bases()), moved(layout.warp_bases()))
 }

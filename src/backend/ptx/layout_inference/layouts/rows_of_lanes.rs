@@ -1,6 +1,7 @@
 //! Layouts of tiles that are reduced along a strided axis.
 
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Lane bits of a warp.
 const LANE_BITS: usize = 5;
@@ -21,8 +22,8 @@ pub fn rows_of_lanes(
     };
     let (mut fast, mut column) = (bits(contiguous), bits(reduced));
     let mut others: Vec<u32> =
-        (0..shape.len()).rev().filter(|axis| ![contiguous, reduced].contains(axis)).flat_map(bits).collect();
-    let take = |from: &mut Vec<u32>, count: usize| -> Vec<u32> { from.drain(..count.min(from.len())).collect() };
+        (0..shape.len()).rev().filter(|axis| ![contiguous, reduced].contains(axis)).flat_map(bits).collect_vec();
+    let take = |from: &mut Vec<u32>, count: usize| -> Vec<u32> { from.drain(..count.min(from.len())).collect_vec() };
     let last = |from: &mut Vec<u32>, count: usize| from.split_off(from.len() - count.min(from.len()));
     let mut register = take(&mut fast, vector.ilog2() as usize);
     let warp_bits = num_warps.ilog2() as usize;

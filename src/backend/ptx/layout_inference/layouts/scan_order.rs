@@ -1,6 +1,7 @@
 //! Scan orders: the hardware bits along the axis of a scan, and the layouts that a scan supports.
 
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// A hardware bit, by kind and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl ScanOrder {
             }
             bits.next();
         }
-        let outer: Vec<AxisBit> = bits.collect();
+        let outer: Vec<AxisBit> = bits.collect_vec();
         let mixed = outer.iter().any(|bit| matches!(bit, AxisBit::Lane(_)));
         (!mixed).then_some(ScanOrder { inner, lanes, outer })
     }

@@ -12,6 +12,7 @@ use super::super::layouts::blocks::{
 use super::super::state::core::{Inference, ValueOrigin};
 use crate::ir::{OpId, Value};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Bits of the lane number.
@@ -127,7 +128,7 @@ impl Inference<'_> {
         let mut take = |count: usize| (0..count).map(|_| rest.next().unwrap_or(0)).collect::<Vec<u32>>();
         let (lane, warp) = (take(LANE_BITS), take(self.num_warps.trailing_zeros() as usize));
         sort::natural(&mut register);
-        let register = register.into_iter().map(|bit| 1 << bit).collect();
+        let register = register.into_iter().map(|bit| 1 << bit).collect_vec();
         Layout::new(self.module.shape(value), register, lane, warp)
     }
 

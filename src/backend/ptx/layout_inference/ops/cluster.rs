@@ -3,6 +3,7 @@
 use super::super::state::core::Inference;
 use crate::ir::OpId;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 impl Inference<'_> {
     /// Sets the layouts of a `cluster_all_gather`. The source keeps its layout, and each thread
@@ -14,7 +15,7 @@ impl Inference<'_> {
         let elements = source_layout.num_elements() as u32;
         let shape = module.shape(op.results[0]);
         let ranks = (0..shape[0].ilog2()).map(|bit| elements << bit);
-        let registers = source_layout.register_bases().iter().copied().chain(ranks).collect();
+        let registers = source_layout.register_bases().iter().copied().chain(ranks).collect_vec();
         let layout =
             Layout::new(shape, registers, source_layout.lane_bases().to_vec(), source_layout.warp_bases().to_vec());
         self.set(op.results[0], layout);

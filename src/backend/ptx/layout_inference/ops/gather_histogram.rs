@@ -5,6 +5,7 @@ use super::super::layouts::lane_gather::line_aligned_layout;
 use super::super::state::core::Inference;
 use crate::ir::OpId;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 impl Inference<'_> {
     /// Sets the layout of a `gather`: the source keeps its layout, and the result has that of the
@@ -48,7 +49,7 @@ impl Inference<'_> {
 /// Returns the layout of a tile of rank 1 with a range of elements in each warp. Replicas are the
 /// highest bits of lanes and warps.
 fn in_ranges(shape: &[i64], num_warps: usize) -> Layout {
-    let bits: Vec<u32> = (0..shape[0].trailing_zeros()).map(|bit| 1 << bit).collect();
+    let bits: Vec<u32> = (0..shape[0].trailing_zeros()).map(|bit| 1 << bit).collect_vec();
     let (mut lanes, rest) = (bits.clone(), bits.get(LANE_BITS..).unwrap_or_default());
     lanes.resize(LANE_BITS, 0);
     let warp_bits = num_warps.trailing_zeros() as usize;

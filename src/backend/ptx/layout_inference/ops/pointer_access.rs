@@ -5,6 +5,7 @@
 //! masks use are deferred: the access computes them once for each vector. Any other access has the
 //! layout of its pointers, else of its value, else of its mask.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::analysis::axis_info::{AxisInfoAnalysis, AxisPattern, PointerContiguity};
@@ -134,7 +135,7 @@ impl Inference<'_> {
 
 /// Returns the axes from the fastest in memory to the slowest: `axis`, then row-major.
 fn memory_order(rank: usize, axis: usize) -> Vec<usize> {
-    std::iter::once(axis).chain((0..rank).rev().filter(|&other| other != axis)).collect()
+    std::iter::once(axis).chain((0..rank).rev().filter(|&other| other != axis)).collect_vec()
 }
 
 /// Returns the axis of contiguous addresses and the widest access along it.

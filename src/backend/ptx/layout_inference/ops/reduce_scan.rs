@@ -7,6 +7,7 @@ use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::OpId;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Cost of a store and a load of one element in shared memory, in instructions as in
 /// [`ScanOrder::cost`].
@@ -59,7 +60,7 @@ impl Inference<'_> {
         }
         let reduced = reduced_axis(self.module, &self.regions, &self.uses, id)?;
         let others = (0..shape.len()).rev().filter(|&other| other != axis && other != reduced);
-        let order: Vec<usize> = std::iter::once(reduced).chain(others).chain([axis]).collect();
+        let order: Vec<usize> = std::iter::once(reduced).chain(others).chain([axis]).collect_vec();
         let elements = shape.iter().product::<i64>();
         let each = (elements / self.num_threads() as i64).max(1);
         let of_reduced = (each / shape[axis]).min(shape[reduced]);
@@ -86,7 +87,7 @@ impl Inference<'_> {
     /// warps.
     fn contiguous_layout(&self, shape: &[i64], axis: usize) -> Layout {
         let order: Vec<usize> =
-            std::iter::once(axis).chain((0..shape.len()).rev().filter(|&other| other != axis)).collect();
+            std::iter::once(axis).chain((0..shape.len()).rev().filter(|&other| other != axis)).collect_vec();
         let elements = shape.iter().product::<i64>() as usize;
         let each = (elements / self.num_threads()).max(1);
         Layout::blocked(shape, &order, each, self.num_warps)

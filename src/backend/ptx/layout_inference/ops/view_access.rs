@@ -16,6 +16,7 @@ use super::super::state::core::Inference;
 use crate::backend::ptx::optimizations::Optimization;
 use crate::ir::{Def, Module, OpId, Opcode, Value};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// Maximum number of elements of a deferred load in a thread. With more, a conversion through
@@ -44,9 +45,9 @@ const MAX_DEPTH: usize = 24;
 /// Returns the tile dimensions from the fastest in memory to the slowest, as far as known.
 fn memory_order(module: &Module, view: &ViewShape) -> Vec<usize> {
     let fastest = contiguous_axis(module, view);
-    let mut order: Vec<usize> = fastest.into_iter().collect();
+    let mut order: Vec<usize> = fastest.into_iter().collect_vec();
     // Later dimensions of the array are otherwise assumed to be faster.
-    let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect();
+    let mut rest: Vec<usize> = (0..view.tile.len()).filter(|a| Some(*a) != fastest).collect_vec();
     sort::by_key(&mut rest, |&axis| std::cmp::Reverse(view.dim_map[axis]));
     order.extend(rest);
     order

@@ -1,5 +1,6 @@
 //! State of the inference of one kernel, and its basic operations: set, propagate, request.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
@@ -248,7 +249,7 @@ impl<'m> Inference<'m> {
     /// row-major with 16 bytes per thread.
     pub fn default_layout(&self, value: Value) -> Layout {
         let shape = self.module.shape(value);
-        let order: Vec<usize> = (0..shape.len()).rev().collect();
+        let order: Vec<usize> = (0..shape.len()).rev().collect_vec();
         let bytes = match self.module.ty(value) {
             Type::Tile { elem, .. } => elem.dtype().map_or(8, |d| d.storage_bits().div_ceil(8)) as usize,
             _ => 8,

@@ -10,6 +10,7 @@ use crate::backend::ptx::lower::state::vector_access;
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
 use crate::layout::Side;
+use crate::util::collect::CollectVec as _;
 
 /// The first architecture with clusters.
 const MIN_CLUSTER_ARCH: u32 = 90;
@@ -31,7 +32,7 @@ impl Lowering<'_> {
         let side = Side::in_order(&source_layout, bytes, rounds);
         let owner = self.owner_of(side.replicated);
         let own = self.b.reg(Operand::Smem, RegClass::B32);
-        let bases: Vec<Operand> = (0..size).map(|rank| self.b.mapa(own, rank as u32)).collect();
+        let bases: Vec<Operand> = (0..size).map(|rank| self.b.mapa(own, rank as u32)).collect_vec();
         let mut gathered = vec![vec![Operand::Imm(0); source_layout.num_registers()]; size];
         for round in 0..rounds {
             let buffer = self.next_write_buffer()?;

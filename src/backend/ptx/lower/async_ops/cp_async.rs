@@ -1,5 +1,6 @@
 //! Multistage `cp.async` loops: prologue, refill and wait, as planned by the schedule.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::builder::Builder;
@@ -121,12 +122,12 @@ impl Lowering<'_> {
         let of_thread = |copy: &CpAsync| {
             let copies = (copy.replicas != 0).then(|| {
                 let bits = (0..copy.thread_offsets.len()).map(|bit| copy.replicas & 1 << bit);
-                let replica = self.linear_in_thread(&bits.collect::<Vec<_>>());
+                let replica = self.linear_in_thread(&bits.collect_vec());
                 self.b.setp(Cmp::Eq, Ty::B32, replica, 0)
             });
             (self.linear_in_thread(&copy.thread_offsets), copies)
         };
-        let thread = plan.copies.iter().map(of_thread).collect();
+        let thread = plan.copies.iter().map(of_thread).collect_vec();
         let cp_async = CpAsyncState {
             slab,
             read_offset: self.b.copy(Operand::Imm(0), RegClass::B32),
@@ -188,7 +189,7 @@ impl Lowering<'_> {
             let smem_offset = self.b.add(Ty::U32, smem_offset, cp_async.read_offset);
             let base = self.b.reg(Operand::Smem, RegClass::B32);
             let address = self.b.add(Ty::U32, base, smem_offset);
-            let offsets = copy.accesses.iter().map(|piece| piece.offset).collect();
+            let offsets = copy.accesses.iter().map(|piece| piece.offset).collect_vec();
             self.values.private_tiles.insert(copy.load, ThreadPrivateTile { address, vector: copy.vector, offsets });
         }
     }

@@ -13,6 +13,7 @@
 //! Multicast may depend on the coordinate: the producer computes the tile indices of the peer
 //! CTA, too, and compares them.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::builder::LoadRoute;
@@ -53,7 +54,7 @@ impl Lowering<'_> {
     fn compare_with_peer(&mut self, values: &[Value]) -> Lowered {
         let Some(multicast) = self.sync.multicast() else { return Ok(()) };
         let decides = |value: &&Value| multicast.multicast_loads.values().any(|deciding| deciding.contains(value));
-        let deciding: Vec<Value> = values.iter().filter(decides).copied().collect();
+        let deciding: Vec<Value> = values.iter().filter(decides).copied().collect_vec();
         for value in deciding {
             let (own, other) = self.scalar_of_both_ctas(value)?;
             let ty = if self.module.dtype(value) == DType::I64 { Ty::U64 } else { Ty::U32 };
@@ -142,7 +143,7 @@ impl Lowering<'_> {
         peer: Reg,
     ) -> Lowered {
         let same: Vec<Reg> =
-            deciding.iter().filter_map(|value| self.sync.peer.equal_indices.get(value).copied()).collect();
+            deciding.iter().filter_map(|value| self.sync.peer.equal_indices.get(value).copied()).collect_vec();
         if same.len() != deciding.len() {
             return Err("an index is unknown for the other block".to_owned());
         }

@@ -6,6 +6,7 @@ use crate::backend::ptx::lower::state::sync_state::{EmittedMmaGroup, ReleaseBarr
 use crate::backend::ptx::schedule::{ConsumerWait, For, MmaWait};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::Value;
+use crate::util::collect::CollectVec as _;
 
 /// Registers of a loop-carried MMA group, which accumulates in place.
 pub struct CarriedMmaRegs {
@@ -63,9 +64,9 @@ impl Lowering<'_> {
             let args = &module.block(body).args;
             let exit = module.op(*module.block(body).ops.last().expect("an end of the body"));
             carried_mmas.push(CarriedMmaRegs {
-                arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect(),
-                results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect(),
-                loop_results: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect(),
+                arguments: plan.accumulators.iter().map(|&carried| args[carried + 1]).collect_vec(),
+                results: plan.accumulators.iter().map(|&carried| exit.operands[carried]).collect_vec(),
+                loop_results: plan.accumulators.iter().map(|&carried| module.op(id).results[carried]).collect_vec(),
                 releases,
                 reads: self.previous_slots(self.schedule.mma_reads(step.body, plan.mma)),
                 loc: module.op(plan.mma).loc.0,
@@ -76,7 +77,7 @@ impl Lowering<'_> {
 
     /// Puts the loop-carried MMAs of the previous iteration into the queue, at the head of a loop.
     pub fn enter_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
-        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.arguments)).collect();
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.arguments)).collect_vec();
     }
 
     /// Copies the addresses of stages that the next iteration releases, at the end of the body.
@@ -99,7 +100,7 @@ impl Lowering<'_> {
 
     /// Puts the loop-carried MMAs of the last iteration into the queue, at the exit of a loop.
     pub fn leave_carried(&mut self, carried_mmas: &[CarriedMmaRegs]) {
-        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.loop_results)).collect();
+        self.sync.mmas.in_flight = carried_mmas.iter().map(|carried| carried.mma(&carried.loop_results)).collect_vec();
     }
 }
 

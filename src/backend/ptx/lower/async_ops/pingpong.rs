@@ -8,6 +8,7 @@ use crate::backend::ptx::lower::loop_counter::{counter_type, num_iterations, uns
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::schedule::{OrderPoint, PingPong, StagesPerIteration};
 use crate::ir::Flag;
+use crate::util::collect::CollectVec as _;
 
 /// Iterations of a ping-pong group: first counter, step, and whether there is one.
 pub struct PingPongRange {
@@ -33,7 +34,7 @@ impl Lowering<'_> {
             .collect::<Lowered<_>>()?;
         // Group 0 enters first: its order barriers have no earlier phase to wait for.
         let first = Operand::from(u32::from(index == 0));
-        self.sync.group.parities = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect();
+        self.sync.group.parities = OrderPoint::PINGPONG.iter().map(|_| self.b.copy(first, RegClass::B32)).collect_vec();
         let some = self.b.setp(Cmp::Lt, ty, lower, upper);
         let twice = self.b.add(ty, step, step);
         if index == 0 {

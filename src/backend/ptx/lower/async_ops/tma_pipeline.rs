@@ -13,6 +13,7 @@ use crate::backend::ptx::plan::planned_kernel::{
 };
 use crate::backend::ptx::schedule::{CLUSTER_SIZE, LoopNesting, TmaLoad, WarpRole, WarpSpecialization};
 use crate::ir::OpId;
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Initializes the mbarriers of all pipelines and order points, in one thread.
@@ -53,7 +54,7 @@ impl Lowering<'_> {
         let b = &mut self.b;
         let zero = |b: &mut Builder| b.copy(Operand::Imm(0), RegClass::B32);
         pipelines.states =
-            pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), parity: zero(b) }).collect();
+            pipelines.buffers.iter().map(|_| PipelineState { index: zero(b), parity: zero(b) }).collect_vec();
         if pipelines.warp_spec.multicast.is_some() {
             let rank = b.special(Special::ClusterCtaRank);
             pipelines.peer_rank = Some(b.xor(Ty::B32, rank, 1u32).reg());

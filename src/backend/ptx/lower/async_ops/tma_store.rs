@@ -20,6 +20,7 @@ use crate::backend::ptx::tensor_map::TensorMap;
 use crate::dtype::DType;
 use crate::ir::{Opcode, Value};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// A TMA store with its operands.
@@ -41,7 +42,7 @@ impl Lowering<'_> {
     /// Prefetches the tensor maps of stores.
     pub fn prefetch_store_maps(&mut self) -> Lowered {
         let schedule = std::rc::Rc::clone(&self.schedule);
-        let mut stores: Vec<&TmaStore> = schedule.tma_stores().collect();
+        let mut stores: Vec<&TmaStore> = schedule.tma_stores().collect_vec();
         if stores.is_empty() || !self.info.is_enabled(Optimization::PrefetchMaps) {
             return Ok(());
         }
@@ -138,7 +139,7 @@ impl Lowering<'_> {
         let mut coords = self.tma_coords(view, index, &vec![0; store.plan.tile.boxes.len()])?;
         for (coord, &axis) in coords.iter_mut().zip(&store.axes) {
             let bits = AxisBits::of(store.layout.shape(), axis);
-            let bases: Vec<u32> = store.layout.warp_bases().iter().map(|&basis| bits.coordinate(basis)).collect();
+            let bases: Vec<u32> = store.layout.warp_bases().iter().map(|&basis| bits.coordinate(basis)).collect_vec();
             let start = self.linear_in_warp(&bases);
             *coord = self.b.add(Ty::S32, *coord, start);
         }
@@ -146,7 +147,7 @@ impl Lowering<'_> {
         let issuer = self.b.elect();
         let issues = self.issue_predicate(view, index, issuer)?;
         let warps: Vec<u32> =
-            (0..store.layout.warp_bases().len()).map(|warp| staging.bytes_per_warp() << warp).collect();
+            (0..store.layout.warp_bases().len()).map(|warp| staging.bytes_per_warp() << warp).collect_vec();
         let warp = self.linear_in_warp(&warps);
         let first = buffer.offset + self.sync.group.index * (buffer.bytes / self.info.pingpong_groups);
         let store = &StoreRegs { base: self.staging_of_partition(store.base, buffer.bytes), ..store.clone() };
@@ -183,7 +184,7 @@ impl Lowering<'_> {
         for write in store.writes.list.iter().filter(|write| write.offset / slot.bytes == part) {
             let at = write.offset % slot.bytes;
             let addr = self.address_from(store.base, slot, thread, [at & in_thread, at & !in_thread]);
-            let mut values: Vec<Operand> = write.registers.iter().map(|&register| regs[register]).collect();
+            let mut values: Vec<Operand> = write.registers.iter().map(|&register| regs[register]).collect_vec();
             if let Some((swaps, swap)) = swaps.zip(store.writes.swap) {
                 let class = repr::class(store.elem);
                 for (value, register) in values.iter_mut().zip(&write.registers) {

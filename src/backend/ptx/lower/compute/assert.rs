@@ -10,6 +10,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{Attr, AttrKind, OpId};
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Lowers `assert`.
@@ -32,7 +33,8 @@ impl Lowering<'_> {
         self.b.bra_if(all, false, done, false);
         // The first false element of this thread, and the values of the message for it.
         let first = self.b.fresh(RegClass::B32);
-        let shown: Vec<Reg> = args.iter().map(|&arg| self.b.fresh(repr::class(self.info.element_type(arg)))).collect();
+        let shown: Vec<Reg> =
+            args.iter().map(|&arg| self.b.fresh(repr::class(self.info.element_type(arg)))).collect_vec();
         for (register, &hold) in holds.iter().enumerate().rev() {
             let hold = self.b.reg(hold, RegClass::Pred);
             let offset = layout.element(register, 0, 0);
@@ -43,8 +45,8 @@ impl Lowering<'_> {
             }
         }
         let element = self.b.xor(Ty::B32, thread, first);
-        let dtypes: Vec<DType> = args.iter().map(|&arg| self.info.element_type(arg)).collect();
-        let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect();
+        let dtypes: Vec<DType> = args.iter().map(|&arg| self.info.element_type(arg)).collect_vec();
+        let shown: Vec<(Reg, DType)> = shown.into_iter().zip(dtypes.iter().copied()).collect_vec();
         let parameter = self.params.assert_note.ok_or("an assertion in a kernel without a note")?;
         self.write_note(parameter, element, &shown, done);
         self.b.emit_label(done);

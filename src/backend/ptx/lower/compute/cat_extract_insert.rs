@@ -3,6 +3,7 @@
 //!
 //! Shared memory is used only for an extracted block that belongs to other warps.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -77,7 +78,7 @@ impl Lowering<'_> {
     }
 
     fn scalar_operands(&mut self, values: &[crate::ir::Value]) -> Lowered<Vec<Operand>> {
-        values.iter().map(|&value| self.scalar(value)).collect()
+        values.iter().map(|&value| self.scalar(value)).try_collect_vec()
     }
 
     /// Lowers `extract`.
@@ -101,7 +102,7 @@ impl Lowering<'_> {
                 for value in regs {
                     let words = self.pack_words(dtype, &[value]);
                     let words: Vec<Operand> =
-                        words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect();
+                        words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect_vec();
                     received.push(self.unpack_words(dtype, &words, 1)[0]);
                 }
                 received.into()
@@ -133,10 +134,12 @@ impl Lowering<'_> {
             let half = regs.len() / 2;
             let low = |slot: usize| (slot >> register << (register + 1)) | (slot & ((1 << register) - 1));
             regs = match self.index_bit(block.index[axis], bit) {
-                Condition::Known(set) => (0..half).map(|slot| regs[low(slot) | usize::from(set) << register]).collect(),
+                Condition::Known(set) => {
+                    (0..half).map(|slot| regs[low(slot) | usize::from(set) << register]).collect_vec()
+                }
                 Condition::Register(set) => (0..half)
                     .map(|slot| self.b.select(class, set, regs[low(slot) | 1 << register], regs[low(slot)]))
-                    .collect(),
+                    .collect_vec(),
             };
         }
         regs
@@ -178,7 +181,7 @@ impl Lowering<'_> {
         let bases = thread_bases(block.layout);
         let mut owner = self.owner_of(replica_bits(block.layout));
         for axis in 0..block.part.len() {
-            let numbers: Vec<u32> = bases.iter().map(|&basis| block.number(basis, axis)).collect();
+            let numbers: Vec<u32> = bases.iter().map(|&basis| block.number(basis, axis)).collect_vec();
             let mask = numbers.iter().fold(0, |all, number| all | number);
             if mask == 0 {
                 continue;
@@ -208,15 +211,15 @@ impl Lowering<'_> {
         let thread_numbers: Vec<Operand> = (0..block.part.len())
             .map(|axis| {
                 let bases = thread_bases(&layout);
-                let numbers: Vec<u32> = bases.into_iter().map(|basis| block.number(basis, axis)).collect();
+                let numbers: Vec<u32> = bases.into_iter().map(|basis| block.number(basis, axis)).collect_vec();
                 self.linear_in_thread(&numbers)
             })
-            .collect();
+            .collect_vec();
         let mut known: FxHashMap<Vec<u32>, Condition> = FxHashMap::default();
         let mut regs = Vec::with_capacity(old.len());
         for (register, &old) in old.iter().enumerate() {
             let element = layout.element(register, 0, 0);
-            let numbers: Vec<u32> = (0..block.part.len()).map(|axis| block.number(element, axis)).collect();
+            let numbers: Vec<u32> = (0..block.part.len()).map(|axis| block.number(element, axis)).collect_vec();
             let condition = match known.get(&numbers) {
                 Some(&condition) => condition,
                 None => {

@@ -17,6 +17,7 @@ use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
 use crate::layout::{Layout, Side};
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Lowers `gather`.
@@ -51,7 +52,7 @@ impl Lowering<'_> {
             let from = self.b.max(Ty::S32, at, 0);
             self.b.min(Ty::S32, from, extent - 1)
         };
-        at.into_iter().map(clamp).collect()
+        at.into_iter().map(clamp).collect_vec()
     }
 
     /// Loads the elements at positions from other lanes of the warp.
@@ -62,8 +63,8 @@ impl Lowering<'_> {
         handing: &LaneGather,
         at: &[Operand],
     ) -> Vec<Operand> {
-        let words: Vec<Vec<Operand>> = regs.iter().map(|&register| self.pack_words(dtype, &[register])).collect();
-        let registers: Vec<(usize, usize)> = handing.registers().collect();
+        let words: Vec<Vec<Operand>> = regs.iter().map(|&register| self.pack_words(dtype, &[register])).collect_vec();
+        let registers: Vec<(usize, usize)> = handing.registers().collect_vec();
         let mut values = Vec::with_capacity(at.len());
         for (&at, &line) in at.iter().zip(&handing.lines) {
             let lane = self.source_lane(handing, at);
@@ -72,12 +73,12 @@ impl Lowering<'_> {
                 line | bits.map(|(_, (_, bit))| 1 << bit).sum::<usize>()
             };
             let mut left: Vec<Vec<Operand>> =
-                (0..1 << registers.len()).map(|number| words[candidate(number)].clone()).collect();
+                (0..1 << registers.len()).map(|number| words[candidate(number)].clone()).collect_vec();
             if let Some(lane) = lane {
                 let all = left
                     .into_iter()
-                    .map(|words| words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect());
-                left = all.collect();
+                    .map(|words| words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect_vec());
+                left = all.collect_vec();
                 self.report.remarks.shuffle_conversions += 1;
             }
             // Each bit of the position halves the candidates.
@@ -86,9 +87,9 @@ impl Lowering<'_> {
                 let is_second = self.b.setp(Cmp::Ne, Ty::B32, bit, 0);
                 let pick = |pair: &[Vec<Operand>]| {
                     let words = pair[0].iter().zip(&pair[1]);
-                    words.map(|(&a, &b)| self.b.select(RegClass::B32, is_second, b, a)).collect()
+                    words.map(|(&a, &b)| self.b.select(RegClass::B32, is_second, b, a)).collect_vec()
                 };
-                left = left.chunks(2).map(pick).collect();
+                left = left.chunks(2).map(pick).collect_vec();
             }
             values.extend(self.unpack_words(dtype, &left[0], 1));
         }
@@ -97,7 +98,7 @@ impl Lowering<'_> {
 
     /// Returns the lane that has the element at a position; `None` if it is in the same lane.
     fn source_lane(&mut self, handing: &LaneGather, at: Operand) -> Option<Operand> {
-        let lanes: Vec<(usize, usize)> = handing.lanes().collect();
+        let lanes: Vec<(usize, usize)> = handing.lanes().collect_vec();
         let mask = lanes.iter().map(|(_, lane)| 1u32 << lane).sum::<u32>();
         if mask == 0 {
             return None;
@@ -132,7 +133,7 @@ impl Lowering<'_> {
         let owner = self.owner_of(side.replicated);
         let [from, to] = [source_layout, layout].map(|layout| AxisLines::of(layout.shape(), axis));
         let first = |basis: u32| from.first(to.line(basis));
-        let bases: Vec<u32> = thread_bases(layout).into_iter().map(first).collect();
+        let bases: Vec<u32> = thread_bases(layout).into_iter().map(first).collect_vec();
         let in_thread = bases.iter().fold(0, |all, basis| all | basis);
         let thread = self.linear_in_thread(&bases);
         let part = (source_layout.num_elements() / rounds) as u32;
@@ -209,7 +210,7 @@ impl Lowering<'_> {
                 self.load_side(own, DType::I32, &mut read, &side, round);
                 sum = Some(match sum {
                     None => read,
-                    Some(sum) => sum.iter().zip(&read).map(|(&a, &b)| self.b.add(Ty::U32, a, b)).collect(),
+                    Some(sum) => sum.iter().zip(&read).map(|(&a, &b)| self.b.add(Ty::U32, a, b)).collect_vec(),
                 });
             }
             counts = sum.unwrap_or(counts);

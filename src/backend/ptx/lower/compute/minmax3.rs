@@ -19,6 +19,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::ReductionStep;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Flag, Opcode};
+use crate::util::collect::CollectVec as _;
 
 /// Bits of infinity. The bits of a NaN are larger.
 const INFINITY: u32 = 0x7f80_0000;
@@ -69,7 +70,7 @@ impl Lowering<'_> {
 
         let found = self.minmax_of_bits(minmax, partials, axis, &lanes);
         let number = |bits: &Operand| self.b.copy(bits.reg().as_class(RegClass::F32), RegClass::F32);
-        let results: Vec<Reg> = found.iter().map(number).collect();
+        let results: Vec<Reg> = found.iter().map(number).collect_vec();
         let again = self.is_inexact(minmax, &found);
         let sure = self.b.new_label();
         self.b.bra_if(again, true, sure, true);
@@ -88,7 +89,7 @@ impl Lowering<'_> {
         }
         self.release(mark);
         self.b.emit_label(sure);
-        partials.regs[0] = results.into_iter().map(Operand::from).collect();
+        partials.regs[0] = results.into_iter().map(Operand::from).collect_vec();
         Ok(within)
     }
 
@@ -122,7 +123,7 @@ impl Lowering<'_> {
     ) -> Vec<Operand> {
         let ty = minmax.ty();
         let bases = &partials.bases.register;
-        let off: Vec<usize> = (0..bases.len()).filter(|&bit| axis.coordinate(bases[bit]) == 0).collect();
+        let off: Vec<usize> = (0..bases.len()).filter(|&bit| axis.coordinate(bases[bit]) == 0).collect_vec();
         let row = |slot: usize| off.iter().enumerate().map(|(to, &from)| (slot >> from & 1) << to).sum::<usize>();
         let mut rows: Vec<Vec<Operand>> = vec![Vec::new(); 1 << off.len()];
         for (slot, &value) in partials.regs[0].iter().enumerate() {
@@ -130,12 +131,14 @@ impl Lowering<'_> {
         }
         let mut chains: Vec<Vec<Operand>> = rows
             .iter()
-            .flat_map(|row| (0..CHAINS).map(|chain| row.iter().skip(chain).step_by(CHAINS).rev().copied().collect()))
-            .collect();
+            .flat_map(|row| {
+                (0..CHAINS).map(|chain| row.iter().skip(chain).step_by(CHAINS).rev().copied().collect_vec())
+            })
+            .collect_vec();
         while chains.iter().any(|chain| chain.len() > 1) {
             chains.iter_mut().for_each(|chain| self.minmax_step(ty, chain));
         }
-        let firsts: Vec<Operand> = chains.into_iter().map(|chain| chain[0]).collect();
+        let firsts: Vec<Operand> = chains.into_iter().map(|chain| chain[0]).collect_vec();
         let mut found: Vec<Operand> = Vec::with_capacity(rows.len());
         for firsts in firsts.chunks(CHAINS) {
             let mut rest = firsts.to_vec();

@@ -1,5 +1,6 @@
 //! MMAs: stages operands, issues instructions, accumulates in place (Triton `DotOpToLLVM`).
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{MemMods, Operand, ProxyFence, Reg, RegClass, Space, Special, Ty};
@@ -52,7 +53,7 @@ impl Lowering<'_> {
         self.accumulator_registers(members, &plans, true, &mut registers)?;
         let own = |(value, is_left, plan): (Value, bool, &OperandPlan)| (value, is_left, plan.clone());
         let required: Vec<(Value, bool, OperandPlan)> =
-            self.info.smem_operands_of(members).into_iter().map(own).collect();
+            self.info.smem_operands_of(members).into_iter().map(own).collect_vec();
         let mut operands: Vec<MmaOperand> = Vec::new();
         for (value, _, plan) in &required {
             operands.push(self.mma_operand(*value, plan)?);
@@ -79,7 +80,7 @@ impl Lowering<'_> {
                 let accumulate = !self.info.is_zero(acc);
                 MmaPart { plan, left, right, acc: &registers[member], accumulate, widens }
             })
-            .collect();
+            .collect_vec();
         let thread = self.b.special(Special::TidX);
         let thread = self.b.reg(thread, RegClass::B32);
         if let Some(point) = order_wait {
@@ -101,7 +102,7 @@ impl Lowering<'_> {
             self.release_stages(&releases, None);
         }
         for ((&id, plan), registers) in members.iter().zip(&plans).zip(registers) {
-            let regs: Vec<Operand> = registers.into_iter().map(Operand::from).collect();
+            let regs: Vec<Operand> = registers.into_iter().map(Operand::from).collect_vec();
             let result = module.op(id).results[0];
             self.values.define(result, Tile { layout: plan.acc.clone(), regs: regs.into() });
         }
@@ -148,7 +149,7 @@ impl Lowering<'_> {
             self.b.fence_proxy(ProxyFence::AsyncShared);
             self.scheduled_barrier()?;
         }
-        let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect();
+        let mut operand: Vec<&mut MmaOperand> = operands.iter_mut().collect_vec();
         sort::by_key(&mut operand, |operand| shared(operand).map(|buffer| buffer.offset));
         for operand in operand {
             if let MmaOperand::Buffer(buffer) = operand {
@@ -231,7 +232,7 @@ impl Lowering<'_> {
         let owner = self.owner_of(side.replicated);
         let base = if self.is_double_buffered(buffer) { self.smem_base(buffer).into() } else { Operand::Smem };
         for access in &side.accesses {
-            let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
+            let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect_vec();
             let addr = self.address_from(base, buffer, thread, [access.xor, access.offset]);
             vector_access::store(&mut self.b, Space::Shared, plan.dtype, &values, &addr, MemMods::default(), owner);
         }
@@ -281,7 +282,7 @@ impl Lowering<'_> {
                         Operand::Reg(reg) if in_place => reg.as_class(class),
                         other => self.b.copy(other, class),
                     };
-                    regs.iter().map(own).collect()
+                    regs.iter().map(own).collect_vec()
                 }
             };
         }

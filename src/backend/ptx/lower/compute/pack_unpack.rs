@@ -6,6 +6,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::OpId;
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Lowers `pack` and `unpack`.
@@ -29,7 +30,7 @@ impl Lowering<'_> {
             }
             let member =
                 |number: usize| bits.iter().enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum::<usize>();
-            let elements: Vec<Operand> = (0..joined as usize).map(|number| old[base | member(number)]).collect();
+            let elements: Vec<Operand> = (0..joined as usize).map(|number| old[base | member(number)]).collect_vec();
             let words = self.join_words(from, &elements);
             self.split_words(to, &words, parts, &mut regs);
         }
@@ -42,7 +43,7 @@ impl Lowering<'_> {
     fn join_words(&mut self, dtype: DType, elements: &[Operand]) -> Vec<Operand> {
         let bits = packed_bits(dtype);
         if bits >= 32 {
-            return elements.iter().flat_map(|&element| self.pack_words(dtype, &[element])).collect();
+            return elements.iter().flat_map(|&element| self.pack_words(dtype, &[element])).collect_vec();
         }
         let per_word = (32 / bits) as usize;
         let mut words = Vec::with_capacity(elements.len().div_ceil(per_word));

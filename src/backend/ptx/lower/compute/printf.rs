@@ -11,6 +11,7 @@ use crate::backend::ptx::schedule::{PRINTED_PART as PART, PrintArg, PrintSegment
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::{OpId, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Maximum number of values per call.
 const MAX_VALUES_PER_CALL: usize = 32;
@@ -124,7 +125,7 @@ impl Lowering<'_> {
         for (format, values) in calls {
             let text = self.b.text(&format);
             let values: Vec<Operand> =
-                values.into_iter().map(|(location, dtype)| self.argument(location, dtype, buffer)).collect();
+                values.into_iter().map(|(location, dtype)| self.argument(location, dtype, buffer)).collect_vec();
             self.b.printf(text, &values);
         }
         self.join_others(skip);

@@ -11,6 +11,7 @@ use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::backend::ptx::schedule::ReductionStep;
 use crate::ir::OpId;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// A reduction over strip iterations. Its combiner is commutative.
 pub struct StripReduction {
@@ -40,7 +41,7 @@ impl Lowering<'_> {
         let layout = self.info.inference.op_layouts[&id].clone();
         let axis = AxisBits::of(layout.shape(), op.dim() as usize);
         let mut partials = self.empty_partials(id, &layout);
-        partials.regs = self.operands()?.iter().map(|regs| regs.to_vec()).collect();
+        partials.regs = self.operands()?.iter().map(|regs| regs.to_vec()).collect_vec();
         self.emit_reduction_steps(id, partials, axis)
     }
 
@@ -88,7 +89,7 @@ impl Lowering<'_> {
         partials.bases.register.truncate(running.strip_bits);
         partials.regs = values;
         let along: Vec<u32> =
-            partials.bases.register.iter().map(|&basis| axis.coordinate(basis)).filter(|&c| c != 0).collect();
+            partials.bases.register.iter().map(|&basis| axis.coordinate(basis)).filter(|&c| c != 0).collect_vec();
         for coordinate in along {
             self.reduce_registers(body, &mut partials, coordinate, axis)?;
         }
@@ -108,8 +109,9 @@ impl Lowering<'_> {
     pub fn end_strip_reduction(&mut self, running: StripReduction) -> Lowered {
         let mut partials = self.empty_partials(running.id, &running.layout);
         partials.bases.keep_off(running.axis);
-        let regs: Vec<Vec<Operand>> = running.regs.into_iter().flatten().collect();
-        partials.regs = (0..partials.dtypes.len()).map(|of| regs.iter().map(|values| values[of]).collect()).collect();
+        let regs: Vec<Vec<Operand>> = running.regs.into_iter().flatten().collect_vec();
+        partials.regs =
+            (0..partials.dtypes.len()).map(|of| regs.iter().map(|values| values[of]).collect_vec()).collect_vec();
         self.for_op(running.id, |lowering| lowering.emit_reduction_steps(running.id, partials, running.axis))
     }
 }

@@ -10,6 +10,7 @@ use crate::backend::ptx::schedule::LayoutBases;
 use crate::dtype::DType;
 use crate::ir::{BlockId, Op, OpId, Opcode, Sign};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Error of a reduction step without its register bit.
 const LOST_REGISTER_BIT: &str = "a reduction lost a register bit";
@@ -27,7 +28,7 @@ pub struct ReductionPartials {
 impl ReductionPartials {
     /// Returns the values of all operands in one register.
     pub fn at(&self, register: usize) -> Vec<Operand> {
-        self.regs.iter().map(|regs| regs[register]).collect()
+        self.regs.iter().map(|regs| regs[register]).collect_vec()
     }
 }
 
@@ -36,7 +37,7 @@ impl Lowering<'_> {
     pub fn empty_partials(&self, id: OpId, layout: &Layout) -> ReductionPartials {
         let operands = &self.module.op(id).operands;
         ReductionPartials {
-            dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect(),
+            dtypes: operands.iter().map(|&v| self.info.element_type(v)).collect_vec(),
             regs: Vec::with_capacity(operands.len()),
             bases: LayoutBases::of(layout),
         }
@@ -132,7 +133,7 @@ impl Lowering<'_> {
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
             let words: Vec<Operand> =
-                words.into_iter().map(|word| self.b.shfl(ShflMode::Bfly, word, 1u32 << lane)).collect();
+                words.into_iter().map(|word| self.b.shfl(ShflMode::Bfly, word, 1u32 << lane)).collect_vec();
             theirs.push(self.unpack_words(dtype, &words, 1)[0]);
         }
         theirs
@@ -141,7 +142,7 @@ impl Lowering<'_> {
     /// Selects, for each operand, `yes` if the condition is true.
     fn select_values(&mut self, dtypes: &[DType], condition: Reg, yes: &[Operand], no: &[Operand]) -> Vec<Operand> {
         let values = yes.iter().zip(no).zip(dtypes);
-        values.map(|((&yes, &no), &dtype)| self.b.select(repr::class(dtype), condition, yes, no)).collect()
+        values.map(|((&yes, &no), &dtype)| self.b.select(repr::class(dtype), condition, yes, no)).collect_vec()
     }
 
     /// Combines registers of two lanes that differ in one bit; each lane combines one half.

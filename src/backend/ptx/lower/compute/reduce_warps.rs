@@ -8,6 +8,7 @@ use crate::backend::ptx::schedule::ExchangeRows;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::dtype::DType;
 use crate::ir::BlockId;
+use crate::util::collect::CollectVec as _;
 
 /// The rows of one operand in shared memory.
 pub struct RowBuffer {
@@ -46,7 +47,7 @@ impl Lowering<'_> {
             let (row_bytes, register_bytes) = (rows.row_bytes(dtype) as u32, rows.register_bytes(dtype) as u32);
             let buffer = self.next_write_buffer()?;
             debug_assert!(rows.registers as u32 * register_bytes <= buffer.bytes, "bytes of the rows of the exchange");
-            let thread: Vec<u32> = rows.thread.iter().map(|&row| row * row_bytes).collect();
+            let thread: Vec<u32> = rows.thread.iter().map(|&row| row * row_bytes).collect_vec();
             let mut own = thread.clone();
             for &(warp, position) in &rows.warps {
                 own[5 + warp] = size << position;
@@ -82,7 +83,7 @@ impl Lowering<'_> {
                 self.shared_address(rows.buffer, own, 0, register as u32 * rows.register_bytes + index as u32 * size);
             vector_access::load(&mut self.b, Space::Shared, rows.dtype, 1, &addr, MemMods::default(), None)[0]
         };
-        indices.map(load).collect()
+        indices.map(load).collect_vec()
     }
 
     /// Combines the partial results of warps, lowest coordinate bit first.
@@ -104,7 +105,7 @@ impl Lowering<'_> {
             bases.filter(|(_, basis)| **basis == 0).map(|(bit, _)| 1u32 << bit).sum::<u32>() & !part_bits;
         let owner = self.owner_of(replicas);
         let element = |slot| RowElement { register: slot as u32, index: 0, values: partials.at(slot) };
-        let elements: Vec<RowElement> = (0..rows.registers).map(element).collect();
+        let elements: Vec<RowElement> = (0..rows.registers).map(element).collect_vec();
         let buffers = self.store_rows_and_begin_read(rows, &partials.dtypes, owner, &elements)?;
         match self.lanes_for_parts(partials, rows.len) {
             Some(lanes) => self.combine_by_lanes(body, partials, &buffers, &lanes, ordered),
@@ -118,7 +119,7 @@ impl Lowering<'_> {
     /// thread.
     fn lanes_for_parts(&self, partials: &ReductionPartials, parts: usize) -> Option<Vec<usize>> {
         let replicas = (0..partials.bases.lane.len()).filter(|&lane| partials.bases.lane[lane] == 0);
-        let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect();
+        let lanes: Vec<usize> = replicas.take(parts.ilog2() as usize).collect_vec();
         (parts >= MIN_PARTIALS_FOR_LANES && 1 << lanes.len() == parts).then_some(lanes)
     }
 

@@ -12,6 +12,7 @@ use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
 use crate::backend::ptx::layout_inference::{AxisBits, ScanOrder};
 use crate::backend::ptx::lower::{Lowered, Lowering, Tile};
 use crate::ir::OpId;
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Lowers `scan`.
@@ -23,11 +24,11 @@ impl Lowering<'_> {
         let order = ScanOrder::of(&layout, axis).ok_or("a scan in a layout without order")?;
         let mut scan = Scan {
             body: op.regions[0],
-            dtypes: op.operands.iter().map(|&v| self.info.element_type(v)).collect(),
+            dtypes: op.operands.iter().map(|&v| self.info.element_type(v)).collect_vec(),
             axis: AxisBits::of(layout.shape(), axis),
             order,
             reverse: op.reverse(),
-            regs: self.operands()?.iter().map(|regs| regs.to_vec()).collect(),
+            regs: self.operands()?.iter().map(|regs| regs.to_vec()).collect_vec(),
             layout,
         };
         let runs = scan.runs();
@@ -46,7 +47,7 @@ impl Lowering<'_> {
             0 => vec![Vec::new(); totals.len()],
             _ => {
                 let source = self.previous_lane(first, lanes, scan.reverse);
-                totals.iter().map(|total| self.read_lane(&scan.dtypes, total, source)).collect()
+                totals.iter().map(|total| self.read_lane(&scan.dtypes, total, source)).collect_vec()
             }
         };
         let before_run = match scan.order.is_cross_warp() {

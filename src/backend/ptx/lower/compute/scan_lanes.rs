@@ -7,6 +7,7 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::BlockId;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Condition under which a partial result exists in a thread.
 #[derive(Clone, Copy)]
@@ -55,7 +56,7 @@ pub struct ScanChain {
 
 impl Scan {
     pub fn at(&self, register: usize) -> Vec<Operand> {
-        self.regs.iter().map(|regs| regs[register]).collect()
+        self.regs.iter().map(|regs| regs[register]).collect_vec()
     }
 
     pub fn put(&mut self, register: usize, values: &[Operand]) {
@@ -69,14 +70,14 @@ impl Scan {
         let outer = self.order.outer.iter().enumerate();
         outer
             .filter_map(|(position, bit)| if let AxisBit::Register(r) = bit { Some((*r, position)) } else { None })
-            .collect()
+            .collect_vec()
     }
 
     /// Returns all chains: those of a row are consecutive, in scan order.
     pub fn runs(&self) -> Vec<ScanChain> {
         let bases = self.layout.register_bases();
         let outer = self.outer_registers();
-        let rows: Vec<usize> = (0..bases.len()).filter(|&bit| self.axis.coordinate(bases[bit]) == 0).collect();
+        let rows: Vec<usize> = (0..bases.len()).filter(|&bit| self.axis.coordinate(bases[bit]) == 0).collect_vec();
         let spread = |number: usize, bits: &mut dyn Iterator<Item = usize>| -> usize {
             bits.enumerate().map(|(i, bit)| (number >> i & 1) << bit).sum()
         };
@@ -87,7 +88,7 @@ impl Scan {
                 let base = spread(row, &mut rows.iter().copied()) | spread(part, &mut outer.iter().map(|(r, _)| *r));
                 let length = 1usize << self.order.inner.len();
                 let mut regs: Vec<usize> =
-                    (0..length).map(|i| base | spread(i, &mut self.order.inner.iter().copied())).collect();
+                    (0..length).map(|i| base | spread(i, &mut self.order.inner.iter().copied())).collect_vec();
                 if self.reverse {
                     regs.reverse();
                 }
@@ -101,10 +102,10 @@ impl Scan {
 impl Lowering<'_> {
     /// Combines two partial results in this order.
     pub fn combine_partials(&mut self, scan: &Scan, left: ScanPartial, right: ScanPartial) -> Lowered<ScanPartial> {
-        let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
+        let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect_vec();
         let either = |this: &mut Self, pred: Reg, yes: &[Operand], no: &[Operand]| -> Vec<Operand> {
             let pairs = yes.iter().zip(no).zip(&classes);
-            pairs.map(|((&yes, &no), &class)| this.b.select(class, pred, yes, no)).collect()
+            pairs.map(|((&yes, &no), &class)| this.b.select(class, pred, yes, no)).collect_vec()
         };
         Ok(match (left.holds, right.holds) {
             (Predicate::Never, _) => right,
@@ -138,7 +139,8 @@ impl Lowering<'_> {
         let mut results = Vec::with_capacity(values.len());
         for (&value, &dtype) in values.iter().zip(dtypes) {
             let words = self.pack_words(dtype, &[value]);
-            let words: Vec<Operand> = words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect();
+            let words: Vec<Operand> =
+                words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect_vec();
             results.push(self.unpack_words(dtype, &words, 1)[0]);
         }
         results
@@ -156,7 +158,7 @@ impl Lowering<'_> {
     /// axis.
     pub fn scan_lanes(&mut self, scan: &Scan, values: &mut [Vec<Operand>], count: usize) -> Lowered {
         let first = scan.order.lanes.0;
-        let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect();
+        let classes: Vec<_> = scan.dtypes.iter().map(|&dtype| repr::class(dtype)).collect_vec();
         for step in 0..count {
             // The last lane of the lower half has its total.
             let (bit, below) = (1u32 << (first + step), ((1u32 << step) - 1) << first);

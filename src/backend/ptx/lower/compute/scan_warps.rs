@@ -9,6 +9,7 @@ use crate::backend::ptx::isa::inst::{Cmp, Operand, Ty};
 use crate::backend::ptx::layout_inference::replica_bits;
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::backend::ptx::schedule::ExchangeRows;
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Returns the carry-in of each chain, if the axis has warp bits.
@@ -34,7 +35,7 @@ impl Lowering<'_> {
             index: run.outer,
             values: total.clone(),
         };
-        let elements: Vec<RowElement> = runs.iter().zip(totals).map(element).collect();
+        let elements: Vec<RowElement> = runs.iter().zip(totals).map(element).collect_vec();
         let mut read: Vec<Vec<Operand>> = vec![Vec::new(); rows.registers * segments];
         for rows in self.store_rows_and_begin_read(&rows, &scan.dtypes, Some(owner), &elements)? {
             let indices = (0..read.len()).map(|number| (number / segments, (number % segments) << low));

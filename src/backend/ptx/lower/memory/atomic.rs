@@ -11,6 +11,7 @@ use crate::backend::ptx::remarks::DataPath;
 use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{AtomicMode, Attr, AttrKind, OpId};
+use crate::util::collect::CollectVec as _;
 
 /// First target with vector additions.
 const WIDE_ADDITIONS: u32 = 90;
@@ -90,7 +91,7 @@ impl Lowering<'_> {
                 Ty::B16 => repr::from_word(&mut this.b, DType::F16, value, 0),
                 _ => this.b.bitcast(value, ty.class()),
             });
-            let bits: Vec<Operand> = bits.collect();
+            let bits: Vec<Operand> = bits.collect_vec();
             let dst = this.b.copy(bits[0], ty.class());
             let (sem, scope) = begun.semantics();
             let space = this.smem.data_space;
@@ -135,7 +136,7 @@ impl Lowering<'_> {
         for register in 0..access.layout.num_registers() {
             let addr = self.register_address(access, register);
             let guard = self.guard(access, register / access.vector, register);
-            let values: Vec<Operand> = operands.iter().map(|regs| regs[register]).collect();
+            let values: Vec<Operand> = operands.iter().map(|regs| regs[register]).collect_vec();
             results.push(body(self, &addr, guard, &values)?);
         }
         Ok(results)
@@ -213,7 +214,7 @@ impl Lowering<'_> {
             return;
         }
         let Ok((op, ty)) = form(mode, dtype) else { return };
-        let values: Vec<Operand> = values.iter().map(|&value| self.b.bitcast(value, ty.class())).collect();
+        let values: Vec<Operand> = values.iter().map(|&value| self.b.bitcast(value, ty.class())).collect_vec();
         let space = self.smem.data_space;
         if op == AtomOp::Exch {
             // There is no exchange without result.
@@ -221,7 +222,7 @@ impl Lowering<'_> {
             self.b.guarded_if(guard, |b| b.atom_to(dst, op, ty, space, order, addr, &values));
             return;
         }
-        let values: Vec<Operand> = values.iter().map(|&value| self.b.reg(value, ty.class()).into()).collect();
+        let values: Vec<Operand> = values.iter().map(|&value| self.b.reg(value, ty.class()).into()).collect_vec();
         self.b.guarded_if(guard, |b| b.red(op, ty, space, order, addr, &values));
     }
 }

@@ -4,6 +4,7 @@ use crate::backend::ptx::isa::emit::GlobalArray;
 use crate::backend::ptx::isa::inst::{Operand, RegClass};
 use crate::backend::ptx::lower::{Lowered, Lowering};
 use crate::ir::{Attr, AttrKind, ConstData, Global, Module, Op};
+use crate::util::collect::CollectVec as _;
 
 /// Returns the global symbols of a module as bytes.
 pub fn globals(module: &Module) -> Vec<GlobalArray> {
@@ -16,9 +17,9 @@ pub fn globals(module: &Module) -> Vec<GlobalArray> {
         };
         let bytes_of = |word: u64| word.to_le_bytes().into_iter().take(bytes as usize);
         let align = u32::try_from(global.alignment).unwrap_or(1).max(bytes);
-        GlobalArray { align, bytes: words.into_iter().flat_map(bytes_of).collect() }
+        GlobalArray { align, bytes: words.into_iter().flat_map(bytes_of).collect_vec() }
     };
-    module.globals.iter().map(one).collect()
+    module.globals.iter().map(one).collect_vec()
 }
 
 impl Lowering<'_> {

@@ -15,6 +15,7 @@ use crate::backend::ptx::scalar::repr;
 use crate::dtype::DType;
 use crate::ir::{MemOrder, OpId, Value};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// An access through pointers: addresses and masks of its vectors.
 #[derive(Clone)]
@@ -109,7 +110,7 @@ impl Lowering<'_> {
         // Constant addresses are copied to registers: ptxas rejects some constants as addresses.
         let addresses = self.operand()?.regs;
         let addresses: Vec<Operand> =
-            addresses.iter().map(|&address| self.b.reg(address, RegClass::B64).into()).collect();
+            addresses.iter().map(|&address| self.b.reg(address, RegClass::B64).into()).collect_vec();
         let mask = match self.info.access_mask(id) {
             Some(_) => match self.operand()?.regs.to_vec() {
                 mask if mask.len() == addresses.len() => Mask::Vectors(mask),
@@ -191,14 +192,14 @@ impl Lowering<'_> {
         let Some(masked) = self.begin_unmasked(access) else { return self.load_runs(access, mods, padding) };
         let fast = self.load_runs(access, mods, padding);
         let class = repr::class(access.dtype);
-        let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
+        let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect_vec();
         let done = self.begin_masked(access, masked);
         let singles = self.load_singles(access, mods, padding);
         for (&dst, value) in merged.iter().zip(singles) {
             self.b.mov_to(dst, value);
         }
         self.b.emit_label(done);
-        merged.into_iter().map(Operand::from).collect()
+        merged.into_iter().map(Operand::from).collect_vec()
     }
 
     /// Emits one load for each vector.

@@ -1,5 +1,6 @@
 //! Tensor views: base address, extents and strides as scalars. Views have no instructions.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use crate::backend::ptx::isa::inst::{CvtMods, Operand, RegClass, Ty};
@@ -51,7 +52,7 @@ impl Lowering<'_> {
         }
         let mut values = values.into_iter();
         let mut take = |list: &[Option<i64>]| -> Vec<Operand> {
-            list.iter().map(|e| e.map_or_else(|| values.next().expect("an operand"), Operand::Imm)).collect()
+            list.iter().map(|e| e.map_or_else(|| values.next().expect("an operand"), Operand::Imm)).collect_vec()
         };
         let extents = take(shape);
         let strides = take(strides);
@@ -89,7 +90,7 @@ impl Lowering<'_> {
             self.values.views.get(&view).ok_or("the view is unknown")?.extents.clone()
         } else {
             let partition = self.partition(view)?;
-            (0..partition.tile.len()).map(|axis| self.num_tiles(&partition, axis)).collect()
+            (0..partition.tile.len()).map(|axis| self.num_tiles(&partition, axis)).collect_vec()
         };
         let wide = self.values.views[&view].wide;
         for (&result, count) in op.results.iter().zip(counts) {

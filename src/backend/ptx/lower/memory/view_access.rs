@@ -7,6 +7,7 @@
 //! * Otherwise CTAs with complete tiles use vectors, and the others access single elements.
 //! * Along a dimension with a promise of the user (`inbounds`) there is no comparison.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
@@ -280,7 +281,7 @@ impl Lowering<'_> {
             let coordinate = AxisBits::of(&access.partition.tile, axis).coordinate(element);
             if axis == along { coordinate + ahead } else { coordinate }
         };
-        let key: Vec<(usize, u32)> = checked.map(|axis| (axis, position(axis))).collect();
+        let key: Vec<(usize, u32)> = checked.map(|axis| (axis, position(axis))).collect_vec();
         if let Some(&mask) = access.combined.get(&key) {
             return Some(mask);
         }

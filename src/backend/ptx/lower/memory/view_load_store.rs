@@ -1,5 +1,6 @@
 //! Loads and stores of views, vector by vector.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 
 use super::view_access::ViewAccess;
@@ -96,7 +97,7 @@ impl Lowering<'_> {
         self.b.bra_if(inside, true, slow, true);
         let fast = self.load_vectors(access, range.clone());
         let class = repr::class(access.element_type());
-        let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect();
+        let merged: Vec<Reg> = fast.iter().map(|&value| self.b.copy(value, class)).collect_vec();
         self.b.bra(done, true);
         self.b.emit_label(slow);
         let singles = access.element_by_element(|access| self.load_vectors(access, range));
@@ -104,7 +105,7 @@ impl Lowering<'_> {
             self.b.mov_to(dst, value);
         }
         self.b.emit_label(done);
-        merged.into_iter().map(Operand::from).collect()
+        merged.into_iter().map(Operand::from).collect_vec()
     }
 
     /// Stores registers from `first` on, a multiple of the vector.

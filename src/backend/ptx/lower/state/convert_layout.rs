@@ -1,5 +1,6 @@
 //! Emits layout conversions: register renaming, shuffles, swizzled or affine shared memory.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::core::{Lowered, Lowering};
@@ -44,7 +45,7 @@ impl Lowering<'_> {
     fn shuffle(&mut self, dtype: DType, regs: &[Operand], plan: &ShufflePlan, count: usize) -> Rc<[Operand]> {
         let mut units: Vec<Vec<Operand>> = Vec::with_capacity(plan.source_units.len());
         for unit in &plan.source_units {
-            let values: Vec<Operand> = unit.iter().map(|&register| regs[register]).collect();
+            let values: Vec<Operand> = unit.iter().map(|&register| regs[register]).collect_vec();
             units.push(self.pack_words(dtype, &values));
         }
         self.select_by_thread(&mut units, &plan.source_select);
@@ -57,7 +58,7 @@ impl Lowering<'_> {
                 continue;
             }
             let lane = self.b.xor(Ty::B32, lane_map, round.lane);
-            received.push(words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect());
+            received.push(words.into_iter().map(|word| self.b.shfl(ShflMode::Idx, word, lane)).collect_vec());
         }
         self.select_by_thread(&mut received, &plan.destination_select);
         let mut result = vec![Operand::Imm(0); count];
@@ -82,9 +83,9 @@ impl Lowering<'_> {
             *units = (0..units.len())
                 .map(|unit| {
                     let pairs = units[unit ^ swap as usize].iter().zip(&units[unit]);
-                    pairs.map(|(&there, &here)| self.b.select(RegClass::B32, set, there, here)).collect()
+                    pairs.map(|(&there, &here)| self.b.select(RegClass::B32, set, there, here)).collect_vec()
                 })
-                .collect();
+                .collect_vec();
         }
     }
 
@@ -100,7 +101,7 @@ impl Lowering<'_> {
                 }
                 words
             }
-            32 => values.iter().map(|&value| self.b.bitcast(value, RegClass::B32)).collect(),
+            32 => values.iter().map(|&value| self.b.bitcast(value, RegClass::B32)).collect_vec(),
             _ => vector_access::words(&mut self.b, dtype, values),
         }
     }
@@ -115,8 +116,8 @@ impl Lowering<'_> {
                     let whole = self.b.pack(pair[0], pair[1]);
                     self.b.bitcast(whole, class)
                 })
-                .collect(),
-            32 => words.iter().map(|&word| self.b.bitcast(word, class)).collect(),
+                .collect_vec(),
+            32 => words.iter().map(|&word| self.b.bitcast(word, class)).collect_vec(),
             _ if count == 1 => vec![repr::from_word(&mut self.b, dtype, words[0], 0)],
             _ => vector_access::elements(&mut self.b, dtype, words, count),
         }
@@ -156,7 +157,7 @@ impl Lowering<'_> {
         let dtype = vector_access::shared_type(dtype);
         let [base, own_round] = [&side.thread, &side.round].map(|bases| self.linear_in_thread(bases));
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
-            let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect();
+            let values: Vec<Operand> = access.registers.iter().map(|&register| regs[register]).collect_vec();
             let addr = self.shared_address(buffer, base, access.xor, access.offset);
             let guard = self.in_round(own_round, access.round, round, owner);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), guard);
@@ -183,7 +184,7 @@ impl Lowering<'_> {
         for access in side.accesses.iter().filter(|a| takes_part(side, a.round, round)) {
             let addr = self.address_from(smem, buffer, base, [access.xor, access.offset]);
             let guard = self.in_round(own_round, access.round, round, None);
-            let old: Vec<Operand> = access.registers.iter().map(|&register| result[register]).collect();
+            let old: Vec<Operand> = access.registers.iter().map(|&register| result[register]).collect_vec();
             let values = self.loaded(space, dtype, &addr, guard, &old);
             for (&register, value) in access.registers.iter().zip(values) {
                 result[register] = value;
@@ -209,7 +210,7 @@ impl Lowering<'_> {
             None => new,
             Some(guard) => {
                 let class = repr::class(dtype);
-                old.iter().zip(new).map(|(&old, new)| self.b.select(class, guard, new, old)).collect()
+                old.iter().zip(new).map(|(&old, new)| self.b.select(class, guard, new, old)).collect_vec()
             }
         }
     }
@@ -226,7 +227,7 @@ impl Lowering<'_> {
         let [store, load] = [&plan.store, &plan.load].map(|side| self.sum_in_thread(&side.thread));
         let buffer = self.next_write_buffer()?;
         for (registers, offset) in &plan.store.accesses {
-            let values: Vec<Operand> = registers.iter().map(|&register| regs[register]).collect();
+            let values: Vec<Operand> = registers.iter().map(|&register| regs[register]).collect_vec();
             let addr = self.shared_address(buffer, store, 0, *offset);
             vector_access::store(&mut self.b, Space::Shared, dtype, &values, &addr, MemMods::default(), None);
         }

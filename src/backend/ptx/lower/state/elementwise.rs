@@ -1,5 +1,6 @@
 //! Elementwise ops: the scalar sequence for each register, packed f16x2 where possible.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 
@@ -22,12 +23,12 @@ impl Lowering<'_> {
         if op.code == Opcode::Offset {
             return self.offset(id, operands, count);
         }
-        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect();
+        let dtypes: Vec<DType> = op.operands.iter().map(|&v| self.info.element_type(v)).collect_vec();
         let types = ScalarTypes { operands: &dtypes, result: self.info.element_type(op.results[0]) };
         let mut known: FxHashMap<Vec<OperandKey>, Operand> = FxHashMap::default();
         self.shared_quotients(id, types, operands, &mut known);
         let mut regs: Vec<Operand> = Vec::with_capacity(count);
-        let args = |register: usize| -> Vec<Operand> { operands.iter().map(|regs| regs[register]).collect() };
+        let args = |register: usize| -> Vec<Operand> { operands.iter().map(|regs| regs[register]).collect_vec() };
         for register in 0..count {
             let key = OperandKey::list(&args(register));
             if !known.contains_key(&key) {
@@ -175,7 +176,7 @@ enum OperandKey {
 
 impl OperandKey {
     fn list(operands: &[Operand]) -> Vec<OperandKey> {
-        operands.iter().map(|&operand| OperandKey::of(operand)).collect()
+        operands.iter().map(|&operand| OperandKey::of(operand)).collect_vec()
     }
 
     fn of(operand: Operand) -> OperandKey {

@@ -1,5 +1,6 @@
 //! Materializes a value in the layout of a user, and caches conversions.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::core::{Lowered, Lowering, SCHEDULE_MISMATCH};
@@ -50,7 +51,7 @@ impl Lowering<'_> {
     /// Returns the registers of all other operands of the op.
     pub fn operands(&mut self) -> Lowered<Vec<Rc<[Operand]>>> {
         let count = self.values.operands.len();
-        (0..count).map(|_| Ok(self.operand()?.regs)).collect()
+        (0..count).map(|_| Ok(self.operand()?.regs)).try_collect_vec()
     }
 
     /// Lowers an op, which reads the operands among its requirements.
@@ -162,7 +163,7 @@ impl Lowering<'_> {
         for register in 0..required.num_registers() {
             let offset = required.element(register, 0, 0);
             let mut values: Vec<Operand> =
-                (0..words.len()).map(|i| repr::constant(dtype, words[i ^ offset as usize])).collect();
+                (0..words.len()).map(|i| repr::constant(dtype, words[i ^ offset as usize])).collect_vec();
             let mut bit = 0;
             while values.len() > 1 {
                 let used = thread_bases(required).iter().any(|basis| basis & (1 << bit) != 0);
@@ -176,9 +177,9 @@ impl Lowering<'_> {
                                 if pair[0] == pair[1] { pair[0] } else { self.b.select(class, set, pair[1], pair[0]) }
                             },
                         )
-                        .collect()
+                        .collect_vec()
                 } else {
-                    values.chunks(2).map(|pair| pair[0]).collect()
+                    values.chunks(2).map(|pair| pair[0]).collect_vec()
                 };
                 bit += 1;
             }

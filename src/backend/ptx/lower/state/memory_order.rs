@@ -8,6 +8,7 @@
 //! instructions are emitted between fences. Of threads that hold the same element one executes the
 //! access. If the result may differ between executions, shared memory broadcasts it.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use super::core::{Lowered, Lowering};
@@ -120,12 +121,12 @@ impl Lowering<'_> {
         self.acquire_fence(begun);
         let stored = vector_access::shared_type(dtype);
         let size = vector_access::run_bytes(stored, 1);
-        let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| basis * size).collect();
+        let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| basis * size).collect_vec();
         let thread = self.linear_in_thread(&bases);
         let buffer = self.next_write_buffer()?;
         let addresses: Vec<Addr> = (0..layout.num_registers())
             .map(|register| self.shared_address(buffer, thread, layout.element(register, 0, 0) * size, 0))
-            .collect();
+            .collect_vec();
         for (addr, &value) in addresses.iter().zip(&regs) {
             vector_access::store(&mut self.b, Space::Shared, stored, &[value], addr, MemMods::default(), Some(owner));
         }

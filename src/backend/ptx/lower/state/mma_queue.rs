@@ -12,6 +12,7 @@ use crate::backend::ptx::isa::inst::{Addr, Cmp, Operand, Reg, RegClass, Ty};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::backend::ptx::plan::planned_kernel::EMPTY_BARRIER_OFFSET;
 use crate::ir::{OpId, Value};
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Waits for the MMA that computes a value, before its first use.
@@ -76,7 +77,7 @@ impl Lowering<'_> {
         MmaPlan::wait(&mut self.b, pending as u32);
         let mma = self.sync.mmas.in_flight[completed - 1].results.first().and_then(|&mma| self.module.defining_op(mma));
         self.end_overlapped_wait(start, Some(WaitKey::Mma), mma);
-        let completed: Vec<EmittedMmaGroup> = self.sync.mmas.in_flight.drain(..completed).collect();
+        let completed: Vec<EmittedMmaGroup> = self.sync.mmas.in_flight.drain(..completed).collect_vec();
         for mma in completed {
             match defers {
                 true => self.sync.mmas.deferred_releases.extend(mma.releases),

@@ -1,5 +1,6 @@
 //! State of asynchronous operations: TMA pipelines, MMAs in flight, order barriers, the peer CTA.
 
+use crate::util::collect::CollectVec as _;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -103,7 +104,7 @@ impl SyncState {
             let clustered = warp_spec.pipelines[warp_spec.channels[channel as usize].pipeline].clustered;
             Some(StageRelease { barrier: ReleaseBarrier::Now(acquired.full_barrier), cluster: clustered })
         };
-        channels.iter().filter_map(release).collect()
+        channels.iter().filter_map(release).collect_vec()
     }
 
     /// Returns true if both CTAs of a cluster fill the stages of a channel.

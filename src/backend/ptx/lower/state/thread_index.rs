@@ -8,6 +8,7 @@ use crate::backend::ptx::isa::inst::{Cmp, Operand, RegClass, ShflMode, Special, 
 use crate::backend::ptx::layout_inference::{AxisBits, thread_bases};
 use crate::backend::ptx::mma::MmaPlan;
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 impl Lowering<'_> {
     /// Computes the warp-uniform values.
@@ -25,7 +26,7 @@ impl Lowering<'_> {
     /// is equal in all lanes.
     pub fn linear_in_warp(&mut self, bases: &[u32]) -> Operand {
         let lanes = WARP_SIZE.trailing_zeros() as usize;
-        let bases: Vec<u32> = std::iter::repeat_n(0, lanes).chain(bases.iter().copied()).collect();
+        let bases: Vec<u32> = std::iter::repeat_n(0, lanes).chain(bases.iter().copied()).collect_vec();
         match self
             .sync
             .warp_uniform()
@@ -126,7 +127,7 @@ impl Lowering<'_> {
     /// Returns the coordinate of the thread along `axis`, in register 0.
     pub fn thread_coordinate(&mut self, layout: &Layout, axis: usize) -> Operand {
         let axis = AxisBits::of(layout.shape(), axis);
-        let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| axis.coordinate(basis)).collect();
+        let bases: Vec<u32> = thread_bases(layout).iter().map(|&basis| axis.coordinate(basis)).collect_vec();
         self.linear_in_thread(&bases)
     }
 

@@ -10,6 +10,7 @@ use crate::backend::ptx::isa::inst::{Addr, MemMods, Operand, Reg, RegClass, Spac
 use crate::backend::ptx::scalar::repr;
 pub use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
+use crate::util::collect::CollectVec as _;
 
 /// Form of an access: type, register class, number of registers.
 #[derive(Clone, Copy)]
@@ -72,7 +73,7 @@ pub fn load(
         }
         None => b.ld_to(&dsts, space, form.ty, addr, mods, None),
     }
-    let raw: Vec<Operand> = dsts.into_iter().map(Operand::from).collect();
+    let raw: Vec<Operand> = dsts.into_iter().map(Operand::from).collect_vec();
     elements(b, dtype, &raw, count)
 }
 
@@ -89,7 +90,7 @@ pub fn store(
     let form = Form::new(dtype, values.len());
     let single_half = values.len() == 1 && form.class == RegClass::B16;
     let words = if dtype.storage_bits() >= 32 || single_half { values.to_vec() } else { words(b, dtype, values) };
-    let registers: Vec<Operand> = words.into_iter().map(|word| b.reg(word, form.class).into()).collect();
+    let registers: Vec<Operand> = words.into_iter().map(|word| b.reg(word, form.class).into()).collect_vec();
     match guard {
         Some(pred) => b.guarded(pred, false, |b| b.st_vec(space, form.ty, addr, &registers, mods)),
         None => b.st_vec(space, form.ty, addr, &registers, mods),
@@ -125,7 +126,7 @@ pub fn words(b: &mut Builder, dtype: DType, values: &[Operand]) -> Vec<Operand> 
             chunk.resize(per_word, repr::constant(dtype, 0));
             repr::pack_word(b, dtype, &chunk)
         })
-        .collect()
+        .collect_vec()
 }
 
 /// Unpacks words, the inverse of [`words`]. Wider elements are returned unchanged.

@@ -1,5 +1,6 @@
 //! Properties of one kernel that all planning passes read: module, layouts, options, uses.
 
+use crate::util::collect::CollectVec as _;
 use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -144,7 +145,7 @@ impl<'m> KernelInfo<'m> {
         let operands = &self.module.op(id).operands;
         match self.module.op(id).code {
             Opcode::LoadView => vec![id],
-            Opcode::Cat => operands.iter().flat_map(|&operand| self.operand_loads(operand)).collect(),
+            Opcode::Cat => operands.iter().flat_map(|&operand| self.operand_loads(operand)).collect_vec(),
             _ if self.is_operand_view(id) => self.operand_loads(operands[0]),
             _ => Vec::new(),
         }

@@ -2,6 +2,7 @@
 //!
 //! A use of a deferred value or of a view is a use of its inputs.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::deferred_values::is_computed_at_use;
@@ -43,12 +44,12 @@ impl KernelInfo<'_> {
                 let bounds = (0..3).flat_map(|group| op.group(group));
                 let hoisted = step.hoisted.iter().map(|(value, _)| value);
                 let operands = step.hoisted_operands.iter().map(|operand| &operand.value);
-                bounds.chain(hoisted).chain(op.group(3)).chain(operands).copied().collect()
+                bounds.chain(hoisted).chain(op.group(3)).chain(operands).copied().collect_vec()
             }
             Step::Loop(step) => {
                 let hoisted = step.hoisted.iter().map(|(value, _)| value);
                 let operands = step.hoisted_operands.iter().map(|operand| &operand.value);
-                hoisted.chain(module.op(step.op).group(0)).chain(operands).copied().collect()
+                hoisted.chain(module.op(step.op).group(0)).chain(operands).copied().collect_vec()
             }
             // MMAs stay in flight across a side-effect-free branch. The values that either arm
             // reads are complete before it.
@@ -70,7 +71,10 @@ impl KernelInfo<'_> {
     /// Returns the results of an MMA group, without those that another MMA of the group
     /// accumulates.
     pub fn results_of(&self, ops: &[OpId]) -> Vec<Value> {
-        accumulator_chains(self.module, ops).iter().map(|sum| self.module.op(sum[sum.len() - 1]).results[0]).collect()
+        accumulator_chains(self.module, ops)
+            .iter()
+            .map(|sum| self.module.op(sum[sum.len() - 1]).results[0])
+            .collect_vec()
     }
 
     /// Returns true if one of the MMAs may be in flight after its issue.
@@ -96,18 +100,18 @@ impl KernelInfo<'_> {
     }
 
     fn operands_with_regions(&self, id: OpId) -> Vec<Value> {
-        self.regions.with_nested(id).iter().flat_map(|&inner| &self.module.op(inner).operands).copied().collect()
+        self.regions.with_nested(id).iter().flat_map(|&inner| &self.module.op(inner).operands).copied().collect_vec()
     }
 
     fn read_by_strip_mine(&self, strip_mine: &StripMine) -> Vec<Value> {
         let done = strip_mine.ops().filter(|&id| !is_computed_at_use(self, id));
-        done.flat_map(|id| self.operands_with_regions(id)).collect()
+        done.flat_map(|id| self.operands_with_regions(id)).collect_vec()
     }
 
     /// Returns the operands of an MMA group, then the accumulators that it reads.
     fn read_by_mmas(&self, plan: &MmaGroup) -> Vec<Value> {
         let operands = |id: &OpId| &self.module.op(*id).operands;
-        let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect();
+        let mut values: Vec<Value> = plan.ops.iter().flat_map(|id| &operands(id)[..2]).copied().collect_vec();
         let read = plan.ops.iter().filter(|&&id| self.accumulator_source(id, &plan.ops) == AccumulatorSource::Value);
         values.extend(read.map(|id| operands(id)[2]));
         values
@@ -131,7 +135,7 @@ impl KernelInfo<'_> {
             targets.get(position).is_some_and(|&target| self.is_accumulated_in_place(target, value))
         };
         let values = operands.iter().enumerate().filter(|&(position, &value)| !stays(position, value));
-        values.map(|(_, &value)| value).collect()
+        values.map(|(_, &value)| value).collect_vec()
     }
 
     /// Returns the op that a terminator continues or leaves, and the values that receive its

@@ -6,6 +6,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::analysis::memory_effects::{MemoryEffect, Residues};
 use crate::backend::ptx::tensor_map::MAX_EXTENT;
 use crate::ir::{OpId, Opcode, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Start of a tile along an axis, in elements: `factor` times a dynamic number, plus `offset`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl KernelInfo<'_> {
             let (tensor, dim) = (shape.tensor, shape.dim_map[axis]);
             (range.1 <= modulus).then_some(Residues { tensor, dim, modulus, range })
         };
-        (0..shape.tile.len()).filter_map(along).collect()
+        (0..shape.tile.len()).filter_map(along).collect_vec()
     }
 
     /// Returns the distance between two starts, if it is constant.

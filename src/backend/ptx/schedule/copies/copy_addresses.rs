@@ -5,6 +5,7 @@
 //! same result in each execution, and no op needs an exchange between threads. A tile of indices is
 //! either computed in the layout of the load, or converted to it before the loop.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -33,7 +34,7 @@ impl CopyAddresses {
         let is_new = |(value, layout): &(Value, Layout)| {
             !self.hoisted.iter().any(|(known, other)| known == value && other.is_same(layout))
         };
-        let hoisted: Vec<_> = other.hoisted.into_iter().filter(is_new).collect();
+        let hoisted: Vec<_> = other.hoisted.into_iter().filter(is_new).collect_vec();
         self.hoisted.extend(hoisted);
     }
 }
@@ -44,7 +45,7 @@ impl KernelInfo<'_> {
         let module = self.module;
         let mut found = CopyAddresses::default();
         let mut pending: Vec<Value> =
-            module.op(load).group(0).iter().chain(module.op(load).group(1)).copied().collect();
+            module.op(load).group(0).iter().chain(module.op(load).group(1)).copied().collect_vec();
         while let Some(value) = pending.pop() {
             match module.def(value) {
                 Def::Arg(block, position) if block == body => {

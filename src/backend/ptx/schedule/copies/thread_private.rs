@@ -7,6 +7,7 @@
 //! write the array. `warp_specialize` reserves memory for those of consumers, and
 //! `pipeline` plans them.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::copy_addresses::CopyAddresses;
@@ -129,7 +130,7 @@ impl KernelInfo<'_> {
         }
         let count = layout.num_registers() / vector;
         let offsets = (0..count).map(|index| (index * vector, (index * distinct * bytes) as u32));
-        let accesses = offsets.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect();
+        let accesses = offsets.map(|(register, offset)| CpAsyncAccess { register, xor: 0, offset }).collect_vec();
         let copy = CpAsync {
             load,
             thread_private: true,

@@ -4,6 +4,7 @@ use super::load_path::LoadPath;
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
 use crate::ir::OpId;
 use crate::layout::{Access, Side};
+use crate::util::collect::CollectVec as _;
 
 /// A load by multistage `cp.async` copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +45,7 @@ impl CpAsync {
         let vector = side.accesses.first().map_or(0, |access| access.registers.len());
         let to_access =
             |access: &Access| CpAsyncAccess { register: access.registers[0], xor: access.xor, offset: access.offset };
-        let accesses = side.accesses.iter().map(to_access).collect();
+        let accesses = side.accesses.iter().map(to_access).collect_vec();
         let thread_offsets = side.thread;
         CpAsync { load, thread_private: false, smem_offset: offset, vector, accesses, thread_offsets, replicas: 0 }
     }

@@ -1,5 +1,6 @@
 //! Header of a schedule: kernel, warps, pipelines and the user's lines of loads, MMAs and stores.
 
+use crate::util::collect::CollectVec as _;
 use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
@@ -49,13 +50,13 @@ impl Schedule {
         let main = self.main_loop();
         let inside = main.map_or_else(Vec::new, |id| {
             let regions = &module.op(id).regions;
-            regions.iter().flat_map(|&region| accesses(module, region)).collect()
+            regions.iter().flat_map(|&region| accesses(module, region)).collect_vec()
         });
         if let Some(id) = main {
             let _ = writeln!(text, "# main loop: op {}{}", id.index(), location(module, id));
             inside.iter().for_each(|&id| line(&mut text, module, id, &methods));
         }
-        let outside: Vec<OpId> = accesses(module, body).into_iter().filter(|id| !inside.contains(id)).collect();
+        let outside: Vec<OpId> = accesses(module, body).into_iter().filter(|id| !inside.contains(id)).collect_vec();
         if !outside.is_empty() {
             let _ = writeln!(text, "# {}", if main.is_some() { "outside of the main loop:" } else { "no loop:" });
             outside.iter().for_each(|&id| line(&mut text, module, id, &methods));

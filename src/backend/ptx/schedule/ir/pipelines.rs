@@ -1,5 +1,6 @@
 //! Pipelines, channels and TMA loads of a warp-specialized kernel, as data.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::load_path::LoadPath;
@@ -125,7 +126,7 @@ impl WarpSpecialization {
     /// Returns the channels whose last use is this op.
     pub fn released_by(&self, id: OpId) -> Vec<u32> {
         let released = self.channels.iter().enumerate().filter(|(_, channel)| channel.last_use == id);
-        released.map(|(index, _)| index as u32).collect()
+        released.map(|(index, _)| index as u32).collect_vec()
     }
 }
 

@@ -4,6 +4,7 @@
 //! steps of a sequence are in program order. Loops and branches are steps with sequences of their
 //! own.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -356,7 +357,7 @@ impl For {
     /// Returns the carried MMAs with their accumulators among the carried values of one iteration.
     pub fn accumulators_in<'a>(&'a self, values: &'a [Value]) -> impl Iterator<Item = (&'a CarriedMma, Vec<Value>)> {
         self.carried_mmas.iter().map(|carried| {
-            (carried, carried.accumulators.iter().filter_map(|&index| values.get(index).copied()).collect())
+            (carried, carried.accumulators.iter().filter_map(|&index| values.get(index).copied()).collect_vec())
         })
     }
 }
@@ -402,7 +403,7 @@ impl Schedule {
     /// Returns the `for` loops of a partition.
     pub fn loops(&self, role: WarpRole) -> Vec<&For> {
         let steps = self.partition(role).map(|partition| self.steps_with_nested(partition.body)).unwrap_or_default();
-        steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect()
+        steps.into_iter().filter_map(|step| if let Step::For(plan) = step { Some(&**plan) } else { None }).collect_vec()
     }
 
     /// Returns true if consumer groups execute MMAs or exponentials in an order.
@@ -465,9 +466,9 @@ impl Step {
     /// bodies.
     pub fn ops(&self) -> Vec<OpId> {
         match self {
-            Step::StripMine(strip_mine) => strip_mine.ops().collect(),
+            Step::StripMine(strip_mine) => strip_mine.ops().collect_vec(),
             Step::Mma(plan) => plan.ops.clone(),
-            step => step.op().into_iter().collect(),
+            step => step.op().into_iter().collect_vec(),
         }
     }
 

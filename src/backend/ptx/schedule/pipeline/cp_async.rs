@@ -37,6 +37,7 @@ use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::{BlockId, OpId, Opcode, Value};
 use crate::layout::{Access, Side};
+use crate::util::collect::CollectVec as _;
 
 /// Bytes of all stages above which fewer stages are used, to leave shared memory to other CTAs.
 const MAX_BYTES: usize = 112 << 10;
@@ -162,7 +163,7 @@ impl KernelInfo<'_> {
         let (mut copies, mut addresses, mut stage_bytes, mut wide) = (Vec::new(), CopyAddresses::default(), 0, false);
         let least = self.min_copy_bytes(body);
         let is_load = |&id: &OpId| module.op(id).code == Opcode::LoadView;
-        let loads: Vec<OpId> = module.block(body).ops.iter().copied().filter(is_load).collect();
+        let loads: Vec<OpId> = module.block(body).ops.iter().copied().filter(is_load).collect_vec();
         let part = |&load: &OpId| {
             // Tiles at any position overlap. The first-level cache, which copies bypass, has the
             // rest.
@@ -173,7 +174,7 @@ impl KernelInfo<'_> {
             let copies = copies && !(has_mma && self.is_much_replicated(load));
             self.copy_addresses(body, load).ok().filter(|_| copies)
         };
-        let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect();
+        let parts: Vec<Option<CopyAddresses>> = loads.iter().map(part).collect_vec();
         let (mut copied, mut direct) = (0, 0);
         for (&load, part) in loads.iter().zip(&parts) {
             // Loads that compute indices of other loads have no multistage copies.
@@ -303,7 +304,7 @@ impl KernelInfo<'_> {
                 ..access.clone()
             })
         });
-        side.accesses = pieces.collect();
+        side.accesses = pieces.collect_vec();
         Ok((load, side))
     }
 

@@ -13,6 +13,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{For, OrderPoint, Schedule, Step, WarpRole, first_sub_step};
 use crate::dtype::DType;
 use crate::ir::{OpId, Opcode, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Multiply-adds of 16-bit elements that the tensor cores of Hopper execute in the time of one
 /// exponential: 2048 and 16 per cycle.
@@ -30,7 +31,7 @@ impl KernelInfo<'_> {
             return;
         }
         let of_loop = |plan: &For| Some((plan.body, self.exp_span(schedule, plan)?));
-        let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect();
+        let found: Vec<_> = schedule.loops(WarpRole::Consumer).into_iter().filter_map(of_loop).collect_vec();
         for (body, (begin, end, exponentials)) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
             let (point, sunk) = (OrderPoint::Exp(exponentials), is_sunk(&steps[begin]));
@@ -47,9 +48,9 @@ impl KernelInfo<'_> {
             .filter_map(|step| if let Step::Mma(plan) = step { Some(plan) } else { None })
             .filter(|plan| self.is_async(&plan.ops))
             .flat_map(|plan| plan.ops.iter().copied())
-            .collect();
+            .collect_vec();
         let exponentials: Vec<(usize, Value)> =
-            steps.iter().enumerate().filter_map(|(at, step)| Some((at, self.exponentials(step)?))).collect();
+            steps.iter().enumerate().filter_map(|(at, step)| Some((at, self.exponentials(step)?))).collect_vec();
         let &(first, value) =
             exponentials.iter().max_by_key(|(at, value)| (extent(self.module, *value).0, usize::MAX - at))?;
         let count: u64 = exponentials.iter().map(|&(_, value)| extent(self.module, value).0).sum();

@@ -7,6 +7,7 @@ use crate::backend::ptx::schedule::ir::load_path::LoadPath;
 use crate::backend::ptx::schedule::ir::program::Schedule;
 use crate::backend::ptx::schedule::ir::rejected_loads::CpAsyncRejection;
 use crate::ir::{BlockId, OpId, Opcode, Value};
+use crate::util::collect::CollectVec as _;
 
 impl KernelInfo<'_> {
     /// Returns the loads of loops that the threads execute, each with the first reason why no
@@ -15,7 +16,7 @@ impl KernelInfo<'_> {
         let is_load = |id: &OpId| matches!(self.module.op(*id).code, Opcode::LoadView | Opcode::LoadPtr);
         let loads = self.regions.ops().iter().copied().filter(is_load);
         let direct = loads.filter(|&load| schedule.load_path(load) == LoadPath::Direct);
-        direct.filter_map(|load| Some((load, self.missed_copy(load, schedule)?))).collect()
+        direct.filter_map(|load| Some((load, self.missed_copy(load, schedule)?))).collect_vec()
     }
 
     /// Returns the reason of a load; `None` outside of loops, and for a scalar.

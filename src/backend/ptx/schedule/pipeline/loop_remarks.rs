@@ -1,6 +1,7 @@
 //! Remarks of loops: hints that were not satisfied (LLVM "missed" remarks), and the reasons why
 //! loops with MMAs have no producer.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::schedule::KernelInfo;
@@ -95,7 +96,7 @@ impl KernelInfo<'_> {
     /// MMAs, and for a loop that requests no producer.
     fn producer_rejection(&self, id: OpId, rejected_loads: &RejectedLoads) -> Option<String> {
         let is_here = |op: OpId| self.regions.enclosing_loop(op) == Some(id);
-        let mmas: Vec<OpId> = self.mmas_of_loop(id).collect();
+        let mmas: Vec<OpId> = self.mmas_of_loop(id).collect_vec();
         let is_requested = self.bool_hint(id, hint_key::WARP_SPECIALIZE) == Some(true);
         let by_hint = self.can_use_producer(Some(id)).is_err_and(ProducerRejection::is_hint);
         if !is_requested && (by_hint || mmas.is_empty()) {

@@ -1,5 +1,6 @@
 //! Loop-carried MMAs: MMAs in flight across a back edge or a side-effect-free branch.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -31,7 +32,7 @@ impl KernelInfo<'_> {
             Step::Mma(plan) => Some(&**plan),
             _ => None,
         });
-        mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect()
+        mmas.filter_map(|plan| self.carried_mma(plan, exit, body)).collect_vec()
     }
 
     /// Returns the carried MMA of a group, if it accumulates in place. `exit`: the terminator of

@@ -6,6 +6,7 @@ use crate::backend::ptx::schedule::ir::pipelines::WarpSpecialization;
 use crate::backend::ptx::schedule::ir::program::{MmaGroup, MmaIssue};
 use crate::ir::{OpId, Value};
 use crate::pass::accumulator_chains;
+use crate::util::collect::CollectVec as _;
 
 impl KernelInfo<'_> {
     /// Returns true if MMAs that accumulate one after another have the same accumulator layout. A
@@ -43,15 +44,17 @@ impl KernelInfo<'_> {
                 releases: Vec::new(),
             }];
         }
-        members.iter().map(|&member| MmaGroup::single(member)).collect()
+        members.iter().map(|&member| MmaGroup::single(member)).collect_vec()
     }
 
     /// Returns the order of issue of the MMAs of a group. Accumulators with a common left operand,
     /// and right operands that are adjacent in each step, are one wide accumulator.
     fn issue_order(&self, members: &[OpId], warp_spec: Option<&WarpSpecialization>) -> Vec<MmaIssue> {
         let position = |id: &OpId| members.iter().position(|member| member == id).expect("a member");
-        let sums: Vec<Vec<usize>> =
-            accumulator_chains(self.module, members).iter().map(|sum| sum.iter().map(position).collect()).collect();
+        let sums: Vec<Vec<usize>> = accumulator_chains(self.module, members)
+            .iter()
+            .map(|sum| sum.iter().map(position).collect_vec())
+            .collect_vec();
         let mut wide: Vec<Vec<&Vec<usize>>> = Vec::new();
         for sum in &sums {
             let widens = |before: &Vec<usize>| {
@@ -67,9 +70,9 @@ impl KernelInfo<'_> {
             let each = |step: usize| {
                 sums.iter().enumerate().map(move |(index, sum)| MmaIssue { op: sum[step], extends_n: index > 0 })
             };
-            (0..sums[0].len()).flat_map(|step| each(step).collect::<Vec<_>>()).collect()
+            (0..sums[0].len()).flat_map(|step| each(step).collect_vec()).collect_vec()
         };
-        wide.into_iter().flat_map(steps).collect()
+        wide.into_iter().flat_map(steps).collect_vec()
     }
 
     /// Returns true if one instruction can execute two MMAs that both start from zero, or both do

@@ -16,6 +16,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{
     For, OrderPoint, Partition, Schedule, SeqId, Step, WarpRole, first_sub_step,
 };
+use crate::util::collect::CollectVec as _;
 
 /// Number of consumer groups with an order.
 pub const ORDERED_GROUPS: u32 = 2;
@@ -42,7 +43,8 @@ impl KernelInfo<'_> {
                 one.or_else(|| if self.data_partitions > 1 { self.multi_mma_span(schedule, plan) } else { None });
             Some((plan.body, span?))
         };
-        let found: Vec<(SeqId, [usize; 2])> = schedule.loops(partition.role).into_iter().filter_map(of_loop).collect();
+        let found: Vec<(SeqId, [usize; 2])> =
+            schedule.loops(partition.role).into_iter().filter_map(of_loop).collect_vec();
         for (body, [first, last]) in found {
             let steps = &mut schedule.sequences[body.0 as usize];
             let Step::Mma(plan) = &steps[last] else { continue };

@@ -7,6 +7,7 @@
 //! of the work precedes the wait. The wait is ordered by `MmaWait::release_after`: ptxas expects
 //! long latencies of exponentials and would otherwise emit them after the wait.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use crate::backend::ptx::optimizations::Optimization;
@@ -30,7 +31,7 @@ impl KernelInfo<'_> {
         if !self.is_enabled(Optimization::MmaOverlap) {
             return;
         }
-        let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect();
+        let bodies: Vec<SeqId> = schedule.loops(WarpRole::Consumer).iter().map(|plan| plan.body).collect_vec();
         bodies.into_iter().for_each(|body| self.overlap_in_loop(schedule, body));
     }
 

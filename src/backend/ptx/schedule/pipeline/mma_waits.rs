@@ -10,6 +10,7 @@
 //! The wait for a tile of the producer precedes the first MMA that reads it. If that is in a
 //! region, the wait follows the advance to the stage.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 use std::convert::Infallible;
 
@@ -73,7 +74,7 @@ impl WaitInserter<'_, '_> {
             let all = match (step, point.parent) {
                 (step, _) if sunk => self.info.may_need_barrier(step),
                 (&Step::End(id), Some(Step::For(plan))) if !plan.carried_mmas.is_empty() => {
-                    let carried: Vec<_> = plan.accumulators_in(&self.info.module.op(id).operands).collect();
+                    let carried: Vec<_> = plan.accumulators_in(&self.info.module.op(id).operands).collect_vec();
                     !self.in_flight.iter().all(|mma| carried.iter().any(|(_, results)| *results == mma.results))
                 }
                 // The barrier at the head of the next iteration waits for all MMAs.
@@ -99,9 +100,9 @@ impl WaitInserter<'_, '_> {
             Step::Mma(plan) => {
                 let operands = plan.ops.iter().flat_map(|&id| &info.module.op(id).operands[..2]);
                 let loads = operands.filter_map(|&value| info.source_load(value));
-                (loads.filter_map(|load| warp_spec.operand_channel(load)).collect(), true)
+                (loads.filter_map(|load| warp_spec.operand_channel(load)).collect_vec(), true)
             }
-            &Step::LocalLoad(load) => (warp_spec.aux_channel(load).into_iter().collect(), false),
+            &Step::LocalLoad(load) => (warp_spec.aux_channel(load).into_iter().collect_vec(), false),
             _ => return,
         };
         for channel in channels {
@@ -156,7 +157,7 @@ fn carried_mmas(step: &For, values: &[Value]) -> Vec<UnwaitedMmaGroup> {
     let carried = step.accumulators_in(values);
     carried
         .map(|(carried, results)| UnwaitedMmaGroup { mma: carried.mma, results, from_previous_iteration: true })
-        .collect()
+        .collect_vec()
 }
 
 impl<'a> Visitor<'a> for WaitInserter<'a, '_> {

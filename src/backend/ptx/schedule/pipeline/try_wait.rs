@@ -9,6 +9,7 @@ use crate::backend::ptx::optimizations::Optimization;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{ConsumerWait, For, MmaWait, Schedule, SeqId, Step, WarpRole};
 use crate::ir::OpId;
+use crate::util::collect::CollectVec as _;
 
 /// Bits of the operand elements. MMAs with narrower operands complete early.
 const WIDE_BITS: u32 = 16;
@@ -31,7 +32,7 @@ impl KernelInfo<'_> {
         let loops = schedule.loops(WarpRole::Consumer);
         let plain =
             loops.iter().filter(|plan| plan.carried_mmas.is_empty() && plan.unroll.is_none_or(|factor| factor == 1));
-        let found: Vec<(SeqId, usize, u32)> = plain.filter_map(position).collect();
+        let found: Vec<(SeqId, usize, u32)> = plain.filter_map(position).collect_vec();
         for (body, at, channel) in found {
             schedule.sequences[body.0 as usize].insert(at, Step::ConsumerTryWait(channel));
         }
@@ -54,7 +55,7 @@ impl KernelInfo<'_> {
         let taken: Vec<u32> = steps
             .filter_map(|step| if let &Step::Advance(other) = step { Some(other) } else { None })
             .filter(|&other| pipeline(other) == pipeline(channel))
-            .collect();
+            .collect_vec();
         let whole = !self.regions.has_multiple_latches(plan.op);
         plan.pingpong.is_none() && whole && taken == [channel]
     }

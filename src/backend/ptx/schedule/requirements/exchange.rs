@@ -4,6 +4,7 @@ use super::reduction_steps::{LayoutBases, ReductionStep};
 use super::requirement::{ExchangeRows, OpRequirements, Requirement, ScratchRounds, smem_element_bytes};
 use crate::backend::ptx::layout_inference::{AxisBits, LaneGather, ScanOrder, block_layout, block_number};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 impl OpRequirements<'_, '_> {
     /// Adds the exchanges of a reduction of the remaining bases.
@@ -20,7 +21,7 @@ impl OpRequirements<'_, '_> {
     fn exchange_rows(&mut self, rows: &ExchangeRows) {
         let bytes = |&operand| rows.registers * rows.register_bytes(self.info.element_type(operand));
         let bytes = self.info.module.op(self.id).operands.iter().map(bytes);
-        self.list.push(Requirement::SmemExchange(bytes.collect()));
+        self.list.push(Requirement::SmemExchange(bytes.collect_vec()));
     }
 
     /// Adds the operands and the exchange of a scan.

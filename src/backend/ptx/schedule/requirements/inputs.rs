@@ -1,5 +1,6 @@
 //! The operands of a value that is computed at its use, in the layout of the use.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -18,7 +19,7 @@ impl KernelInfo<'_> {
             }
             _ => required.clone(),
         };
-        op.operands.iter().map(|&operand| (operand, layout.clone())).collect()
+        op.operands.iter().map(|&operand| (operand, layout.clone())).collect_vec()
     }
 
     /// Returns the views and rematerialized values from which a value in layout `required` is

@@ -7,6 +7,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{StripMine, StripRole};
 use crate::ir::{OpId, Opcode, Value};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 impl KernelInfo<'_> {
     /// Returns the requirements of an op that is a part of a step, in the order of lowering.
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
             }
             (id, all.list)
         };
-        strip.ops.iter().map(of_op).collect()
+        strip.ops.iter().map(of_op).collect_vec()
     }
 
     /// Returns the requirements of a reduction whose operands a strip-mined sequence has combined

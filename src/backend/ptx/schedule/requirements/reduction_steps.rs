@@ -15,6 +15,7 @@ use crate::dtype::DType;
 use crate::ir::{BlockId, OpId, Opcode};
 use crate::layout::Layout;
 use crate::pass;
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// One step of a reduction.
@@ -65,14 +66,14 @@ impl LayoutBases {
         let registers = self.register.iter().map(|&basis| (Bit::Register, axis.coordinate(basis)));
         let lanes = self.lane.iter().enumerate().map(|(i, &basis)| (Bit::Lane(i), axis.coordinate(basis)));
         let warps = self.warp.iter().enumerate().map(|(i, &basis)| (Bit::Warp(i), axis.coordinate(basis)));
-        registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect()
+        registers.chain(lanes).chain(warps).filter(|&(_, coordinate)| coordinate != 0).collect_vec()
     }
 
     /// Returns the rows of partial results that differ in these warp bits.
     fn rows(&self, warps: Vec<(usize, usize)>) -> ExchangeRows {
         let is_combined = |bit: usize| warps.iter().any(|&(warp, _)| bit == self.lane.len() + warp);
         let thread = self.lane.iter().chain(&self.warp).enumerate();
-        let is_row: Vec<bool> = thread.map(|(bit, &basis)| basis != 0 && !is_combined(bit)).collect();
+        let is_row: Vec<bool> = thread.map(|(bit, &basis)| basis != 0 && !is_combined(bit)).collect_vec();
         let len = 1 << warps.len();
         ExchangeRows::new(is_row.into_iter(), warps, [len, 1 << self.register.len()])
     }
@@ -111,7 +112,8 @@ impl KernelInfo<'_> {
         if ordered {
             sort::by_key(&mut bits, |&(_, coordinate)| coordinate);
         }
-        let dtypes: Vec<DType> = self.module.op(id).operands.iter().map(|&value| self.element_type(value)).collect();
+        let dtypes: Vec<DType> =
+            self.module.op(id).operands.iter().map(|&value| self.element_type(value)).collect_vec();
         let mut reduction_steps = Vec::new();
         let mut first = 0;
         while let Some(&(bit, coordinate)) = bits.get(first) {
@@ -135,7 +137,7 @@ impl KernelInfo<'_> {
                 }
                 Bit::Warp(_) => {
                     let warp = |&(bit, _): &(Bit, u32)| if let Bit::Warp(warp) = bit { Some(warp) } else { None };
-                    let warps = bits[first..].iter().map_while(warp).zip(0..).collect();
+                    let warps = bits[first..].iter().map_while(warp).zip(0..).collect_vec();
                     ReductionStep::CrossWarp(left.rows(warps))
                 }
             };

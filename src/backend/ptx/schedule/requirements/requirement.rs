@@ -6,6 +6,7 @@ use crate::backend::ptx::smem::allocation::{run_bytes, shared_type};
 use crate::dtype::DType;
 use crate::ir::{OpId, Type, Value};
 use crate::layout::Layout;
+use crate::util::collect::CollectVec as _;
 
 /// Maximum number of copies of the counts of a histogram.
 const MAX_HISTOGRAM_COPIES: usize = 8;
@@ -124,7 +125,7 @@ impl ExchangeRows {
         let is_off = |basis: u32| axis.coordinate(basis) == 0;
         let is_row = thread_bases(layout).into_iter().map(|basis| basis != 0 && is_off(basis));
         let registers = layout.register_bases().iter().filter(|&&basis| is_off(basis)).count();
-        ExchangeRows::new(is_row, warps.collect(), [1 << order.outer.len(), 1 << registers])
+        ExchangeRows::new(is_row, warps.collect_vec(), [1 << order.outer.len(), 1 << registers])
     }
 
     /// Returns the bytes of a row.

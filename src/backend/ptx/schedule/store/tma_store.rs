@@ -10,6 +10,7 @@
 //! array use TMA or none, and none if the kernel reads the array. Between two stores to one array,
 //! the first one is waited for. Atomic additions use TMA reductions and need no order.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::hardware::SWIZZLE_ATOM_BYTES;
@@ -125,7 +126,7 @@ impl KernelInfo<'_> {
             Ok(_) => TmaStoreRejection::Accessed,
             Err(reason) => reason,
         };
-        tiles.map(|id| (id, reason(id).to_string())).collect()
+        tiles.map(|id| (id, reason(id).to_string())).collect_vec()
     }
 
     /// Returns the plan of a store, or the reason why TMA is not possible or not faster.
@@ -180,7 +181,7 @@ impl KernelInfo<'_> {
     /// Returns the axes of the tiles of a view in the order of a box.
     pub fn box_axes(&self, view: Value) -> Option<Vec<usize>> {
         let shape = ViewShape::of(self.module, view)?;
-        Some(box_order(shape.tile.len(), contiguous_axis(self.module, &shape)?).collect())
+        Some(box_order(shape.tile.len(), contiguous_axis(self.module, &shape)?).collect_vec())
     }
 
     /// Allocates staging buffers per warp, with warp specialization. `smem`: shared memory with all
@@ -202,7 +203,7 @@ impl KernelInfo<'_> {
     /// stored by the same warp, whose own waits order its stores. A stage is a staging buffer only
     /// in kernels with one TMA store. `others`: bytes of shared memory for other uses.
     fn split_by_warp(&mut self, others: u32, warp_spec: &WarpSpecialization, smem: &mut SharedMemory) {
-        let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect();
+        let mut ids: Vec<OpId> = self.tma_stores.keys().copied().collect_vec();
         sort::natural(&mut ids);
         for &id in &ids {
             let root = self.stored_array(id);

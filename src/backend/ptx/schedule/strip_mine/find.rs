@@ -11,6 +11,7 @@
 //! [`StripFinder`] reads the ops once, in order. Then it finds the longest sequence from each op
 //! on, in time proportional to the length of the block.
 
+use crate::util::collect::CollectVec as _;
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
@@ -270,7 +271,7 @@ impl StripFinder {
             OpKind::View(maker) if maker >= start => StripRole::View,
             OpKind::View(_) | OpKind::Preheader | OpKind::Barrier => StripRole::Preheader,
         };
-        let strip_ops = (start..end).map(|position| (self.ops[position].id, part(position))).collect();
+        let strip_ops = (start..end).map(|position| (self.ops[position].id, part(position))).collect_vec();
         let live_out = self.live_out(info, start..end);
         Some(StripCandidate {
             layout: &self.layouts[class],
@@ -318,7 +319,7 @@ impl StripFinder {
         let live_out = self.live_out(info, start..end);
         let block = info.regions.block_of(self.ops[start].id)?;
         let inside = (start..end).filter(|&position| self.is_in_strip(position, start));
-        let ops: Vec<OpId> = inside.clone().map(|position| self.ops[position].id).collect();
+        let ops: Vec<OpId> = inside.clone().map(|position| self.ops[position].id).collect_vec();
         let accesses = inside.filter_map(|position| self.ops[position].access_bits);
         let live_out_bits = live_out.iter().map(|&value| info.element_type(value).storage_bits() as usize);
         let narrowest = accesses.chain(live_out_bits).min()?.clamp(MIN_ELEMENT_BITS, MAX_ELEMENT_BITS);

@@ -3,6 +3,7 @@
 //! Units are 32-bit registers of a thread. The result of an op reuses the registers of a tile that
 //! the op reads last, register by register.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::layout_inference::ValueOrigin;
@@ -47,7 +48,7 @@ impl KernelInfo<'_> {
             }
         }
         let ops = &self.module.block(block).ops;
-        let chain: Vec<OpId> = ops.iter().copied().filter(|id| chain.contains(id)).collect();
+        let chain: Vec<OpId> = ops.iter().copied().filter(|id| chain.contains(id)).collect_vec();
         let Pressure { most, .. } = self.pressure((block, layout), &chain, &[]);
         num_warps::fills_registers(most, self.inference.num_warps as u32)
     }
@@ -67,7 +68,7 @@ impl KernelInfo<'_> {
             let results = self.module.op(id).results.iter().copied();
             results.filter(|&value| self.register_tile(value) == Some(value)).collect::<Vec<Value>>()
         };
-        let accesses: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect();
+        let accesses: Vec<(Vec<Value>, Vec<Value>)> = ops.iter().map(|&id| (reads(id), makes(id))).collect_vec();
         let inside: FxHashSet<Value> = accesses.iter().flat_map(|(_, makes)| makes).copied().collect();
         let mut ends: FxHashMap<Value, usize> = FxHashMap::default();
         for (position, (reads, makes)) in accesses.iter().enumerate() {

@@ -15,6 +15,7 @@ use crate::backend::ptx::schedule::ir::program::{CarriedMma, For, Schedule, Step
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Minimum extent of an MMA along the axis that its written operand does not have. At 32, the MMA
 /// takes as long as the write of the operand to shared memory (2048 multiplications of f16 and 128
@@ -101,7 +102,7 @@ impl<'a> SubStepBuilder<'a, '_> {
     /// accumulator.
     pub fn carried_mmas(&self, plan: &For, slots: Option<Buffer>, sum: impl Fn(usize) -> Value) -> Vec<MembarMmaGroup> {
         let carried = plan.carried_mmas.iter().map(|carried| MembarMmaGroup {
-            results: carried.accumulators.iter().map(|&carried| sum(carried)).collect(),
+            results: carried.accumulators.iter().map(|&carried| sum(carried)).collect_vec(),
             reads: match slots {
                 Some(slots) => vec![slots.halves()[1]],
                 // The buffers of this iteration are not allocated yet.
@@ -109,7 +110,7 @@ impl<'a> SubStepBuilder<'a, '_> {
                 None => Vec::new(),
             },
         });
-        carried.collect()
+        carried.collect_vec()
     }
 
     /// Returns the operands of a group that threads write to shared memory in each iteration.

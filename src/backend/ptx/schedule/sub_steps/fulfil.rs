@@ -10,6 +10,7 @@ use crate::backend::ptx::schedule::requirements::requirement::Requirement;
 use crate::backend::ptx::smem::allocation::{Buffer, shared_type};
 use crate::ir::{OpId, Value};
 use crate::layout::{Conversion, SharedPlan};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 impl SubStepBuilder<'_, '_> {
@@ -27,7 +28,7 @@ impl SubStepBuilder<'_, '_> {
                         self.smem_write(buffer);
                         buffer
                     };
-                    let buffers: Vec<Option<Buffer>> = bytes.into_iter().map(write).collect();
+                    let buffers: Vec<Option<Buffer>> = bytes.into_iter().map(write).collect_vec();
                     self.smem_read(&buffers);
                 }
                 Requirement::Rounds(rounds) => {
@@ -128,8 +129,8 @@ impl SubStepBuilder<'_, '_> {
     pub fn mma_operands(&mut self, members: &[OpId]) -> Vec<Buffer> {
         let info = self.info;
         let module = info.module;
-        let plans: Vec<_> = members.iter().map(|id| info.inference.mma_plans.get(id)).collect();
-        let plans: Vec<_> = plans.into_iter().flatten().flatten().collect();
+        let plans: Vec<_> = members.iter().map(|id| info.inference.mma_plans.get(id)).collect_vec();
+        let plans: Vec<_> = plans.into_iter().flatten().flatten().collect_vec();
         let mut reads = Vec::new();
         if plans.len() != members.len() {
             return reads;
@@ -137,7 +138,7 @@ impl SubStepBuilder<'_, '_> {
         let acc = |id: OpId| module.op(id).operands[2];
         // Accumulators that use shared memory are converted before operands occupy it.
         let moves: Vec<bool> =
-            members.iter().zip(&plans).map(|(&id, plan)| info.moves_accumulator(id, members, plan)).collect();
+            members.iter().zip(&plans).map(|(&id, plan)| info.moves_accumulator(id, members, plan)).collect_vec();
         for ((&id, plan), _) in members.iter().zip(&plans).zip(&moves).filter(|(_, moves)| **moves) {
             self.require(acc(id), &plan.acc);
         }

@@ -8,13 +8,14 @@ use crate::backend::ptx::schedule::ir::program::{
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::backend::ptx::smem::allocation::{Buffer, SharedMemory};
 use crate::ir::{BlockId, OpId, Opcode, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 impl KernelInfo<'_> {
     /// Inserts sub-steps and barriers into a schedule. `smem`: shared memory with the buffers that
     /// are reserved for the whole kernel.
     pub fn insert_sub_steps(&self, schedule: &mut Schedule, smem: &SharedMemory) {
         let partitions: Vec<(WarpRole, SeqId)> =
-            schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect();
+            schedule.partitions.iter().map(|partition| (partition.role, partition.body)).collect_vec();
         let own = if self.pingpong_groups > 1 { smem.share(0, self.pingpong_groups) } else { smem.clone() };
         schedule.smem_bytes_per_group = if self.pingpong_groups > 1 { own.budget() - own.start() } else { 0 };
         schedule.smem_bytes = smem.used();

@@ -7,6 +7,7 @@
 //! assumes, never fewer. Those at the head of a multistage loop follow from
 //! `For::has_barrier_at_head`.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::VerifyResult;
@@ -221,7 +222,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
         plan.releases.iter().try_for_each(|&channel| self.consumer_release(channel))?;
         let Some(mma) = plan.last() else { return Ok(()) };
         if self.info.is_async(&plan.ops) {
-            let results = plan.ops.iter().map(|&id| self.info.module.op(id).results[0]).collect();
+            let results = plan.ops.iter().map(|&id| self.info.module.op(id).results[0]).collect_vec();
             self.in_flight.push(VerifiedMmaGroup {
                 mma,
                 results,
@@ -261,7 +262,7 @@ impl<'a> AsyncOrderVerifier<'a, '_> {
                 reads: Vec::new(),
                 releases: carried.releases.clone(),
             })
-            .collect()
+            .collect_vec()
     }
 
     /// Verifies the epilogue of a loop: it waits for all loop-carried MMAs.

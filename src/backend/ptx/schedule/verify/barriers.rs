@@ -16,6 +16,7 @@ use crate::backend::ptx::schedule::ir::sub_step::{
 use crate::backend::ptx::schedule::ir::walk::{ProgramPoint, Visitor};
 use crate::backend::ptx::smem::allocation::Buffer;
 use crate::ir::{OpId, Opcode, Value};
+use crate::util::collect::CollectVec as _;
 use crate::util::sort;
 
 /// All of shared memory.
@@ -178,7 +179,7 @@ impl BarrierVerifier<'_, '_> {
                 if reads.any(|buffer| !self.is_hoisted(buffer)) { self.outside_hoisted_operands() } else { Vec::new() }
             }
         });
-        reads.collect()
+        reads.collect_vec()
     }
 
     /// Verifies the sub-steps of a step in order, then its own accesses.
@@ -227,7 +228,7 @@ impl BarrierVerifier<'_, '_> {
     fn add_stored_operands(&mut self, step: &Step, sub_steps: &[SubStep]) {
         let Step::Mma(group) = step else { return };
         let operands = group.ops.iter().flat_map(|&id| &self.info.module.op(id).operands[..2]);
-        let operands: Vec<Value> = operands.copied().collect();
+        let operands: Vec<Value> = operands.copied().collect_vec();
         for one in sub_steps {
             if let SubStep::SmemRead(buffer) = one {
                 self.stored_operands.push((*buffer, operands.clone()));
@@ -290,7 +291,7 @@ impl BarrierVerifier<'_, '_> {
             _ => None,
         });
         let hoisted = self.hoisted().map(|&(buffer, _)| buffer);
-        kept.chain(hoisted).chain(self.cp_async_buffers.iter().flatten().copied()).collect()
+        kept.chain(hoisted).chain(self.cp_async_buffers.iter().flatten().copied()).collect_vec()
     }
 
     /// Verifies and adds the accesses of a step that no sub-step announces, and the buffer that TMA
@@ -348,13 +349,13 @@ impl BarrierVerifier<'_, '_> {
     /// Returns shared memory without the buffers of hoisted operands, which no step of their loop
     /// writes.
     fn outside_hoisted_operands(&self) -> Vec<Buffer> {
-        let mut buffers: Vec<Buffer> = self.hoisted().map(|&(buffer, _)| buffer).collect();
+        let mut buffers: Vec<Buffer> = self.hoisted().map(|&(buffer, _)| buffer).collect_vec();
         buffers.push(Buffer { offset: ALL.bytes, bytes: 0 });
         sort::by_key(&mut buffers, |buffer| buffer.offset);
         let mut next = 0;
         let gap =
             |buffer: Buffer| Buffer { offset: next, bytes: buffer.offset - std::mem::replace(&mut next, buffer.end()) };
-        buffers.into_iter().map(gap).filter(|gap| gap.bytes > 0).collect()
+        buffers.into_iter().map(gap).filter(|gap| gap.bytes > 0).collect_vec()
     }
 
     /// Verifies the buffers of the operands that a loop hoists, and adds them: written and
@@ -365,7 +366,7 @@ impl BarrierVerifier<'_, '_> {
             SubStep::SmemWrite(buffer) if !is_read(buffer, &sub_steps[at + 1..]) => Some(*buffer),
             _ => None,
         });
-        let (kept, operands): (Vec<Buffer>, _) = (kept.collect(), step.hoisted_operands());
+        let (kept, operands): (Vec<Buffer>, _) = (kept.collect_vec(), step.hoisted_operands());
         let mut hoisted: Vec<(Buffer, HoistedOperand)> = Vec::new();
         for (at, &operand) in operands.iter().enumerate() {
             let Some(&buffer) = kept.get(at) else {
@@ -419,7 +420,7 @@ impl BarrierVerifier<'_, '_> {
             .tma_stores()
             .filter(|tma_store| tma_store.staging.is_none())
             .map(|tma_store| tma_store.op)
-            .collect();
+            .collect_vec();
         info.module.walk(info.module.op(loop_op).regions[0], &mut |id| {
             self.add_effect(id);
             if tma_stores.contains(&id) {

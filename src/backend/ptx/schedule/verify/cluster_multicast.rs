@@ -9,6 +9,7 @@
 //! * *in step*: conditions and bounds of the producer are equal. A loop whose start differs is
 //!   outermost, and its trip counts are compared.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
@@ -150,13 +151,13 @@ impl<'a, 'm> CtaWalk<'a, 'm> {
     fn set_by_terminators(&mut self, id: OpId, position: usize) -> bool {
         let (module, regions) = (self.info.module, &self.info.regions);
         let values: Vec<Value> =
-            regions.terminators(id).filter_map(|end| module.op(end).operands.get(position).copied()).collect();
+            regions.terminators(id).filter_map(|end| module.op(end).operands.get(position).copied()).collect_vec();
         self.any(&values)
     }
 
     fn set_by(&mut self, id: OpId, position: usize, code: Opcode) -> bool {
         let exits = self.info.regions.exits(self.info.module, id, code);
-        let values: Vec<Value> = exits.filter_map(|values| values.get(position).copied()).collect();
+        let values: Vec<Value> = exits.filter_map(|values| values.get(position).copied()).collect_vec();
         self.any(&values)
     }
 }

@@ -1,5 +1,6 @@
 //! Verifies data partitioning: every consumer group computes its own rows alone.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
@@ -119,7 +120,7 @@ impl KernelInfo<'_> {
             all
         };
         match op.code {
-            Opcode::For if position == 0 => (0..3).map(|group| op.group(group)[0]).collect(),
+            Opcode::For if position == 0 => (0..3).map(|group| op.group(group)[0]).collect_vec(),
             Opcode::For => carried(op.group(3)[position - 1], position - 1),
             Opcode::Loop => carried(op.group(0)[position], position),
             _ => op.operands.clone(),
@@ -128,7 +129,7 @@ impl KernelInfo<'_> {
 
     /// Returns operand `position` of each terminator of this kind that sets values of `owner`.
     fn terminator_operands(&self, owner: OpId, code: Opcode, position: usize) -> Vec<Value> {
-        self.regions.exits(self.module, owner, code).map(|operands| operands[position]).collect()
+        self.regions.exits(self.module, owner, code).map(|operands| operands[position]).collect_vec()
     }
 
     /// Returns true if no other op accesses the array of a store, and no two data partitions store

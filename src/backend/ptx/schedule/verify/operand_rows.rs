@@ -1,5 +1,6 @@
 //! Positions of the elements of a loaded tile in the operand of an MMA.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use crate::backend::ptx::mma::Panels;
@@ -50,7 +51,7 @@ impl KernelInfo<'_> {
             let op = module.op(id);
             let shape = module.shape(op.results[0]);
             match op.code {
-                Opcode::Permute => coord = op.permutation().iter().map(|&axis| coord[axis as usize]).collect(),
+                Opcode::Permute => coord = op.permutation().iter().map(|&axis| coord[axis as usize]).collect_vec(),
                 Opcode::Reshape => {
                     let from = module.shape(op.operands[0]);
                     let mut number =

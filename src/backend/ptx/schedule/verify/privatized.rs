@@ -5,6 +5,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::program::{Schedule, Step};
 use crate::backend::ptx::schedule::store::privatize::MAX_REPLICAS;
 use crate::ir::OpId;
+use crate::util::collect::CollectVec as _;
 
 /// Bytes of one read from the copy.
 const WIDE_READ: u32 = 16;
@@ -15,7 +16,7 @@ impl KernelInfo<'_> {
     pub fn verify_privatized(&self, schedule: &Schedule) -> VerifyResult {
         let steps = schedule.sequences.iter().flatten();
         let combined: Vec<OpId> =
-            steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect();
+            steps.filter_map(|step| if let &Step::PrivatizedAtomic(id) = step { Some(id) } else { None }).collect_vec();
         let Some(privatized) = schedule.privatized else {
             return match combined.first() {
                 Some(id) => Err(format!("op {} is privatized, and its array is not", id.index())),

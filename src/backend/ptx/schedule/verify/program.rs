@@ -13,6 +13,7 @@
 //! (`tma_store`), privatized atomics (`privatized`), waits (`async_order`), ping-pong (`pingpong`)
 //! and single steps (`steps`).
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::steps;
@@ -33,7 +34,7 @@ impl KernelInfo<'_> {
     /// # Errors
     /// The first fault of the schedule.
     pub fn verify_schedule(&self, body: BlockId, schedule: &Schedule) -> VerifyResult {
-        let role: Vec<WarpRole> = schedule.partitions.iter().map(|partition| partition.role).collect();
+        let role: Vec<WarpRole> = schedule.partitions.iter().map(|partition| partition.role).collect_vec();
         let required: &[WarpRole] =
             if schedule.warp_spec.is_some() { &[WarpRole::Consumer, WarpRole::Producer] } else { &[WarpRole::All] };
         if role != required {
@@ -481,10 +482,10 @@ fn ops_of(schedule: &Schedule, step: &Step) -> Vec<OpId> {
     let warp_spec = schedule.warp_spec.as_ref();
     match step {
         &Step::Advance(channel) => {
-            warp_spec.and_then(|warp_spec| warp_spec.consumer_anchor(channel)).into_iter().collect()
+            warp_spec.and_then(|warp_spec| warp_spec.consumer_anchor(channel)).into_iter().collect_vec()
         }
         &Step::Produce(channel) => {
-            warp_spec.and_then(|warp_spec| warp_spec.producer_anchor(channel)).into_iter().collect()
+            warp_spec.and_then(|warp_spec| warp_spec.producer_anchor(channel)).into_iter().collect_vec()
         }
         step => step.ops(),
     }

@@ -1,5 +1,6 @@
 //! Verifies the layout of pipeline stages against the MMA descriptors.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;
 
 use super::VerifyResult;
@@ -148,7 +149,7 @@ impl KernelInfo<'_> {
             _ => (coord.iter().sum::<i64>() - coord[fastest], coord[fastest] * bytes),
         };
         // Extents are mostly powers of two: the bits of a row number determine its offset.
-        let rows: Vec<i64> = (0..high).filter(|row| row & (row - 1) == 0 || row + 1 == high).collect();
+        let rows: Vec<i64> = (0..high).filter(|row| row & (row - 1) == 0 || row + 1 == high).collect_vec();
         let mut offsets = Vec::new();
         for (data_partition, boxes) in (0..).zip(self.has_partition_boxes(load)) {
             let mut last = 0;
@@ -196,9 +197,9 @@ impl KernelInfo<'_> {
                     smem_offset: part.smem_offset.wrapping_sub(data_partition * (load.bytes / load.partitions)),
                 }
             };
-            boxes.iter().map(as_first).collect()
+            boxes.iter().map(as_first).collect_vec()
         };
-        (0..).zip(load.boxes.chunks(each)).map(boxes_of_partition).collect()
+        (0..).zip(load.boxes.chunks(each)).map(boxes_of_partition).collect_vec()
     }
 }
 

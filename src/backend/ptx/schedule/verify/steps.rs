@@ -1,5 +1,6 @@
 //! Verifies single steps: strip-mined sequences, copies, MMAs, loop-carried MMAs, unrolling.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
@@ -126,7 +127,7 @@ pub fn verify_cp_async(info: &KernelInfo<'_>, id: OpId, plan: &CpAsyncPlan, step
             return fault(load, "has a copy that some of its readers do not wait for");
         }
         let all = info.inference.op_layouts.get(&load).map_or(0, |layout| layout.num_registers());
-        let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect();
+        let mut registers: Vec<usize> = copy.accesses.iter().map(|access| access.register).collect_vec();
         sort::natural(&mut registers);
         if !registers.into_iter().eq((0..all).step_by(copy.vector.max(1))) {
             return fault(load, "is not copied completely");
@@ -199,7 +200,7 @@ pub fn verify_mma_group(
 ) -> VerifyResult {
     let (module, ops) = (info.module, &plan.ops);
     let Some(last) = plan.last() else { return Err("a group without MMAs".to_owned()) };
-    let mut issued: Vec<usize> = plan.issue.iter().map(|issue| issue.op).collect();
+    let mut issued: Vec<usize> = plan.issue.iter().map(|issue| issue.op).collect_vec();
     sort::natural(&mut issued);
     if !issued.into_iter().eq(0..ops.len()) {
         return fault(last, "is in a group that does not issue each MMA once");

@@ -1,5 +1,6 @@
 //! Verifies TMA stores: boxes cover the tile once, buffers are disjoint.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::VerifyResult;
@@ -89,7 +90,7 @@ impl KernelInfo<'_> {
             return fault("elements do not stand where their bits say");
         }
         let warps = if tma_store.staging.is_some() { layout.warp_bases() } else { &[] };
-        let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect();
+        let mut bits: Vec<u32> = order.iter().chain(warps).copied().collect_vec();
         sort::natural(&mut bits);
         let all = layout.num_elements().trailing_zeros();
         if !bits.into_iter().eq((0..all).map(|bit| 1 << bit)) || !tile.selects_warps(layout, warps) {

@@ -9,6 +9,7 @@
 //! between them. A tile that is used after the last MMA of the iteration is read while that MMA is
 //! in flight.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::producer_slice::SliceBuilder;
@@ -73,7 +74,7 @@ impl KernelInfo<'_> {
         }
         let ops = &self.module.block(block).ops;
         let position = |id: OpId| ops.iter().position(|&other| other == id);
-        let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.mma_plans.contains_key(id)).collect();
+        let mmas: Vec<OpId> = ops.iter().copied().filter(|id| self.inference.mma_plans.contains_key(id)).collect_vec();
         let several = mmas.iter().map(|&id| self.mma_groups.last_of(id)).collect::<FxHashSet<OpId>>().len() > 1;
         let read = position(self.first_use(ops, load)?)?;
         // With a single MMA the registers suffice, and its operands are loaded as early as

@@ -1,5 +1,6 @@
 //! Cluster multicast: loads that both CTAs of a cluster can share.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::backend::ptx::schedule::KernelInfo;
@@ -50,7 +51,7 @@ impl KernelInfo<'_> {
         for load in loads {
             let op = module.op(load);
             let deciding: Vec<Value> =
-                op.group(1).iter().copied().filter(|value| uniformity.values.contains(value)).collect();
+                op.group(1).iter().copied().filter(|value| uniformity.values.contains(value)).collect_vec();
             let mut ops = FxHashSet::default();
             let known = deciding
                 .iter()

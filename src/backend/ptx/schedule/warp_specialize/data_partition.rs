@@ -9,6 +9,7 @@ use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{TmaBox, TmaLoad};
 use crate::backend::ptx::schedule::ir::sub_step::SubStep;
 use crate::ir::{OpId, Opcode, Value};
+use crate::util::collect::CollectVec as _;
 
 impl KernelInfo<'_> {
     /// Returns the dimension of an access along which the tiles of data partitions are adjacent,
@@ -51,7 +52,7 @@ impl KernelInfo<'_> {
                 TmaBox { coord, smem_offset: part.smem_offset + data_partition * bytes }
             })
         };
-        let boxes = (0..data_partitions).flat_map(boxes_of_partition).collect();
+        let boxes = (0..data_partitions).flat_map(boxes_of_partition).collect_vec();
         TmaLoad { boxes, bytes: data_partitions * bytes, partitions: data_partitions, ..one }
     }
 }

@@ -9,6 +9,7 @@ use crate::backend::ptx::hardware::SWIZZLE_ATOM_ROWS;
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::ir::pipelines::TmaBox;
 use crate::ir::{Module, OpId};
+use crate::util::collect::CollectVec as _;
 
 /// Position of a loaded tile in a value that later ops concatenate or reshape.
 #[derive(Clone)]
@@ -40,7 +41,7 @@ impl Position {
 
     /// Returns the position after a permutation.
     pub fn permuted(&self, permutation: &[usize]) -> Position {
-        Position { starts: permutation.iter().map(|&axis| self.starts[axis]).collect(), cat: self.cat }
+        Position { starts: permutation.iter().map(|&axis| self.starts[axis]).collect_vec(), cat: self.cat }
     }
 
     /// Returns the position after a reshape. `None` after a `cat`.

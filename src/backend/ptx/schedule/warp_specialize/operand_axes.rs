@@ -9,6 +9,7 @@
 use crate::backend::ptx::hardware::{MAX_TMA_BOX, SWIZZLE_ATOM_ROWS};
 use crate::backend::ptx::mma::Panels;
 use crate::backend::ptx::schedule::ir::pipelines::TmaBox;
+use crate::util::collect::CollectVec as _;
 
 /// Positions of one view dimension along an axis of an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,17 +39,17 @@ impl OperandAxes {
             1 => Vec::new(),
             _ => vec![AxisPart { dim, extent, step: 1 }],
         };
-        OperandAxes(shape.iter().enumerate().map(part).collect())
+        OperandAxes(shape.iter().enumerate().map(part).collect_vec())
     }
 
     /// Returns the axes after a permutation.
     pub fn permuted(&self, permutation: &[usize]) -> OperandAxes {
-        OperandAxes(permutation.iter().map(|&axis| self.0[axis].clone()).collect())
+        OperandAxes(permutation.iter().map(|&axis| self.0[axis].clone()).collect_vec())
     }
 
     /// Returns the axes after a reshape. `None` if an extent divides no part.
     pub fn reshaped(&self, to: &[i64]) -> Option<OperandAxes> {
-        let mut rest: Vec<AxisPart> = self.0.iter().flatten().rev().copied().collect();
+        let mut rest: Vec<AxisPart> = self.0.iter().flatten().rev().copied().collect_vec();
         let mut axes = Vec::new();
         for &extent in to {
             let (mut axis, mut missing) = (Vec::new(), extent);

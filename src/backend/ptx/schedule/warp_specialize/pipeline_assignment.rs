@@ -3,13 +3,14 @@
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::backend::ptx::schedule::ir::pipelines::{Channel, LoopNesting, PipelineDesc, WarpSpecialization};
 use crate::ir::{BlockId, OpId};
+use crate::util::collect::CollectVec as _;
 
 impl KernelInfo<'_> {
     /// Assigns a pipeline to each channel. Two channels share one if neither holds a stage while
     /// the other one iterates. Channels of the same array are preferred, such as a loop and its
     /// peeled iteration.
     pub fn assign_pipelines(&self, warp_spec: &mut WarpSpecialization) {
-        let blocks: Vec<BlockId> = warp_spec.channels.iter().map(|channel| channel.block).collect();
+        let blocks: Vec<BlockId> = warp_spec.channels.iter().map(|channel| channel.block).collect_vec();
         let requested = |block: BlockId| self.loop_stages(self.regions.loop_of_block(block));
         // Loops with different requests have separate pipelines.
         let agree = |a: BlockId, b: BlockId| requested(a).zip(requested(b)).is_none_or(|(a, b)| a == b);

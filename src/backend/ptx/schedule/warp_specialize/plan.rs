@@ -10,6 +10,7 @@
 //! Loads of one block that feed the same MMAs share a *channel*, and channels share pipelines.
 //! Nothing is emitted here.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cluster_multicast::CLUSTER_SIZE;
@@ -197,7 +198,7 @@ impl KernelInfo<'_> {
             warp_spec.producer_ops.extend(slice.ops);
             warp_spec.producer_live.extend(slice.live);
             // MMAs of one group release the stages that they read at the same time.
-            let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
+            let mut mmas: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect_vec();
             mmas.dedup();
             let key = (block, mmas.clone());
             let index = keys.iter().position(|k| *k == key).unwrap_or_else(|| {
@@ -287,7 +288,7 @@ impl KernelInfo<'_> {
         if operand_use.part.is_some() && self.partitioned_axis(load).is_some() {
             return Err(ProducerRejection::Joined);
         }
-        let groups: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect();
+        let groups: Vec<OpId> = operand_use.mmas.iter().map(|&mma| self.mma_groups.last_of(mma)).collect_vec();
         if self.has_exit_between(block, load, self.last_use_in_block(block, &groups).0) {
             return Err(ProducerRejection::EarlyExit);
         }

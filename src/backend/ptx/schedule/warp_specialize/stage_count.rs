@@ -10,6 +10,7 @@ use crate::backend::ptx::schedule::ir::pipelines::{LoopNesting, PipelineDesc, Wa
 use crate::backend::ptx::schedule::ir::rejected_loads::ProducerRejection;
 use crate::backend::ptx::smem::allocation::SharedMemory;
 use crate::ir::BlockId;
+use crate::util::collect::CollectVec as _;
 
 /// Minimum number of stages, of all pipelines of innermost loops together, before other pipelines
 /// get more than one.
@@ -92,10 +93,10 @@ impl KernelInfo<'_> {
             capacity.filter(|&capacity| needed <= capacity).ok_or(ProducerRejection::SharedMemory { needed, free })?;
         let pipelines = 0..warp_spec.pipelines.len();
         let requested: Vec<Option<u32>> =
-            pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect();
+            pipelines.clone().map(|pipeline| self.requested_pipeline_stages(warp_spec, pipeline)).collect_vec();
         let max_stages: Vec<u32> = pipelines
             .map(|pipeline| requested[pipeline].unwrap_or_else(|| self.default_pipeline_stages(warp_spec, pipeline)))
-            .collect();
+            .collect_vec();
         // Each phase adds stages until innermost loops have this number.
         let phases = [
             (LoopNesting::Innermost, MIN_INNERMOST_STAGES),

@@ -7,6 +7,7 @@
 pub(super) mod split;
 pub(super) mod version;
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::rewrite::rewrite_blocks;
@@ -83,7 +84,7 @@ pub(super) fn widen(module: &mut Module, entry: &Entry, loops: &FxHashSet<OpId>)
         }
         module.op_mut(id).attrs.retain(|attr| *attr != Attr::Flag(Flag::UnsignedCmp));
         let args = module.block(op.regions[0]).args.clone();
-        let mut types: Vec<_> = args.iter().map(|&arg| module.ty_id(arg)).collect();
+        let mut types: Vec<_> = args.iter().map(|&arg| module.ty_id(arg)).collect_vec();
         let narrow = std::mem::replace(&mut types[0], wide);
         let body = module.add_block(&types);
         let new = module.block(body).args.clone();
@@ -92,7 +93,7 @@ pub(super) fn widen(module: &mut Module, entry: &Entry, loops: &FxHashSet<OpId>)
         values.replace(args[0], module.op(truncate).results[0]);
         args.iter().zip(new).skip(1).for_each(|(&old, new)| values.replace(old, new));
         let ops = std::mem::take(&mut module.block_mut(op.regions[0]).ops);
-        module.block_mut(body).ops = std::iter::once(truncate).chain(ops).collect();
+        module.block_mut(body).ops = std::iter::once(truncate).chain(ops).collect_vec();
         module.block_mut(body).parent = Some(id);
         module.op_mut(id).regions[0] = body;
         out.push(id);

@@ -6,6 +6,7 @@
 //! `if` prevents `tileiras` from overlapping the products of a loop. Masks that are computed in
 //! each iteration become such conditions first.
 
+use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashSet;
 
 use super::super::super::grid;
@@ -314,7 +315,7 @@ struct Emitter<'a> {
 
 impl Emitter<'_> {
     fn emit(&mut self, code: Opcode, operands: &[Value], attrs: Vec<Attr>, ty: TypeId) -> Value {
-        let groups: Vec<&[Value]> = operands.chunks(1).collect();
+        let groups: Vec<&[Value]> = operands.chunks(1).collect_vec();
         let id = self.module.add_op(code, &groups, attrs, vec![], &[ty], self.loc);
         self.out.push(id);
         self.module.op(id).results[0]

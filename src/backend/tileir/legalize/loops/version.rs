@@ -9,6 +9,7 @@ use super::super::rewrite::rewrite_blocks;
 use super::split::defined_inside;
 use crate::dtype::DType;
 use crate::ir::{Entry, Module, OpId, Opcode, Substitution, Type, Value};
+use crate::util::collect::CollectVec as _;
 
 /// Creates a version without guards of each loop with products whose open accesses have fixed
 /// guards. The guarded version keeps its accesses in `open`.
@@ -62,7 +63,7 @@ fn version(
         });
     }
     let condition = condition.expect("an access");
-    let types: Vec<_> = op.results.iter().map(|&value| module.ty_id(value)).collect();
+    let types: Vec<_> = op.results.iter().map(|&value| module.ty_id(value)).collect_vec();
     let free = module.clone_op(id, &mut Substitution::new());
     module.renew_results(id);
     let regions = [free, id].map(|version| {
