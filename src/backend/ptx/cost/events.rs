@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use super::machine_model::MachineModel;
 use super::op_cost::{OpCost, OpCosts};
 use super::resource_use::{Resource, ResourceUse};
-use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, HoistedOperand, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StagesPerIteration, Step,
@@ -167,13 +166,12 @@ pub struct ChannelCost {
 }
 
 impl EventPrograms {
-    /// Returns the event programs of a schedule.
+    /// Returns the event programs of a schedule, with these trip counts.
     pub fn new(
         context: &KernelInfo<'_>,
         machine: &'static MachineModel,
-        body: BlockId,
         schedule: &Schedule,
-        launched: LaunchInfo<'_>,
+        known: &FxHashMap<OpId, f64>,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
             machine,
@@ -183,7 +181,6 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let known = trip_counts(context.module, (body, &context.regions), launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines
@@ -223,7 +220,7 @@ impl EventPrograms {
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,
-                known: &known,
+                known,
                 loads: partition.role == WarpRole::Producer,
                 exponentials: None,
                 hoisted_operands: Vec::new(),

@@ -63,7 +63,7 @@ fn usual() -> CompileOptions {
 
 fn cost(module: &Module, target: Target, options: &CompileOptions, machine: &'static MachineModel) -> Cost {
     let look = &mut |input: &super::CostInput<'_, '_>| input.cost(machine);
-    with_plan(module, target, options, LaunchInfo::default(), look).unwrap().expect("an end")
+    with_plan(module, target, options, look).unwrap().expect("an end")
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn order_steps_of_a_schedule_are_events() {
             (begins, count(|what| matches!(what, EventKind::OrderArrive(_))), input.schedule.has_named_order_barriers())
         };
         let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
-        let found = with_plan(&module, Target::SM_90A, &options, LaunchInfo::default(), look).unwrap();
+        let found = with_plan(&module, Target::SM_90A, &options, look).unwrap();
         assert_eq!(found, (1, 1, true), "{name}");
     }
 }
@@ -328,7 +328,7 @@ fn trip_counts_are_those_of_a_launch() {
     // Tiles from the CTA's number along x to 64, 8 apart, with as many steps as the CTA's
     // number along z: 0, 4 and 8 of a sample.
     let known = trip_counts(&module, (body, &regions), LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
-    let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
+    let mut found: Vec<f64> = loops.iter().filter_map(|id| Some(known.get(id)?.mean)).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);
 }
@@ -395,7 +395,7 @@ fn timelines_show_all_partitions_units_and_lines() {
                 (input.picture(machine(target), "a < b & \"c\""), wanted)
             };
             let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
-            let Ok((picture, wanted)) = with_plan(&module, target, &options, LaunchInfo::default(), look) else {
+            let Ok((picture, wanted)) = with_plan(&module, target, &options, look) else {
                 continue;
             };
             let picture = picture.unwrap_or_else(|| panic!("{name}, {target}: no end"));
