@@ -34,8 +34,6 @@ const MIN_SPEEDUP: f64 = 0.15;
 /// synchronous ones. The model errs by more there: for half of the values of a gated delta rule
 /// on an H100 it predicts 51 %, and 40 % are measured.
 const MIN_SPEEDUP_OF_ASYNC_MMAS: f64 = 0.3;
-/// Registers per thread of separate partial sums.
-const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
 /// Minimum utilization of a resource that limits a plan.
 const MIN_UTILIZATION: f64 = 0.75;
 
@@ -318,8 +316,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
     let has_sync_mmas = !narrow && efforts.clone().any(|(is_async, _)| !is_async);
     let model_is_trusted =
         !narrow && efforts.all(|(is_async, effort)| is_async && effort.additions == 0 && effort.words == 0);
-    let adds_sums = efforts.clone().any(|(_, effort)| effort.additions > 0);
-    let needed = context.mma_registers() + if adds_sums { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
+    let needed = context.mma_registers_with_partial_sums();
     let there = context.consumer_registers(schedule.warp_spec.is_some(), ctas_per_sm);
     if needed > there {
         return CandidateResult::Rejected(format!(
