@@ -4,6 +4,7 @@
 //! utilization of each resource, and a timeline as SVG. Order:
 //! 1. `machine_model`: rates and latencies of the target;
 //! 2. `resource_use`, `op_cost`: cycles that an op needs of each resource;
+//!    `register_demand`: registers of a loop, beyond which accumulators are spilled;
 //! 3. `trip_count`: iterations of the loops, from constants, grid and parameters, else
 //!    `events::DEFAULT_TRIP_COUNTS`;
 //! 4. `events`: the steps of each partition as events;
@@ -17,7 +18,8 @@
 //! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
 //! are asynchronous. All resident CTAs are simulated together.
 //!
-//! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
+//! Not modelled: spills outside of loops with MMAs, instruction order of ptxas, bank conflicts,
+//! clock throttling.
 //! The folder does not know instructions (`isa`).
 
 mod async_queue;
@@ -25,6 +27,7 @@ mod discrete_event;
 mod events;
 mod machine_model;
 mod op_cost;
+mod register_demand;
 mod resource_use;
 mod resources;
 mod simulated_timeline;
@@ -37,6 +40,7 @@ mod warp_walk;
 
 pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
+pub use register_demand::registers_of_mma_loops;
 pub use step_spans::StepSpan;
 pub use trip_count::LaunchInfo;
 
@@ -164,7 +168,7 @@ impl CostInput<'_, '_> {
             (id, if has_one_wave && is_outermost(id) { count.max } else { count.mean })
         };
         let trip_counts = trip_counts.into_iter().map(count).collect();
-        let mut programs = EventPrograms::new(self.context, machine, self.schedule, &trip_counts);
+        let mut programs = EventPrograms::new(self.context, machine, (self.schedule, self.ctas_per_sm), &trip_counts);
         self.assume_tiles(&mut programs);
         programs
     }

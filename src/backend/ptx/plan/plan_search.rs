@@ -306,7 +306,11 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
         return CandidateResult::Rejected(problem.message.clone());
     }
     let (context, schedule) = (&kernel.info, &*kernel.schedule);
-    let ctas_per_sm = kernel.ctas_per_sm();
+    // The grid may have no more CTAs than those that a kernel with a producer is planned for.
+    let ctas_per_sm = match schedule.warp_spec {
+        Some(_) => context.warp_specialized_occupancy(),
+        None => kernel.ctas_per_sm(),
+    };
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     // Records and model differ by more if threads fetch operands or add sums themselves. There are
