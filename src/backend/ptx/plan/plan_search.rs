@@ -1,6 +1,7 @@
 //! Plan search: compares the default plan of a kernel with alternatives by the cost model.
 //!
-//! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
+//! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads
+//! except for persistent forms, in which loads by threads take longer.
 //! If the default plan has no producer, a further candidate has loaded left operands of loops in
 //! registers, which leaves more shared memory for stages.
 //!
@@ -291,7 +292,7 @@ fn candidates(
         add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*default }, selectable);
     }
     if default.tma && is_calibrated {
-        let selectable = !hinted && default.num_stages.is_none();
+        let selectable = !hinted && default.num_stages.is_none() && !default.has_many_blocks;
         add("no TMA".to_owned(), CompileOptions { tma: false, ..*default }, selectable);
     }
     all
