@@ -38,6 +38,7 @@ pub(crate) use prove::{
 };
 pub use prove::{Counterexample, Property, Symbol, Verdict};
 pub use rewrites::*;
+pub(crate) use transform::canonicalize::int::binary as fold_int;
 #[cfg(not(feature = "_suite"))]
 pub(crate) use transform::hoist_factor::POSITIVE_RANGE;
 #[cfg(feature = "_suite")]

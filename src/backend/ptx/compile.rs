@@ -137,7 +137,7 @@ fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) ->
     let options = CompileOptions { plan_search: PlanSearch::Calibrated, ..*options };
     let cycles = |module: &Module| {
         let cost = &mut |input: &CostInput<'_, '_>| input.cost(machine(target)).map(|cost| cost.cycles_per_cta());
-        with_plan(module, target, &options, LaunchInfo::default(), cost).ok().flatten()
+        with_plan(module, target, &options, cost).ok().flatten()
     };
     let (full, fast) = (cycles(module)?, cycles(&relaxed)?);
     let gain = 1.0 - fast / full;
@@ -147,8 +147,8 @@ fn fast_float_mode(module: &Module, target: Target, options: &CompileOptions) ->
     })
 }
 
-/// Calls `inspect` with the plan from which [`compile`] generates code, with the properties of a
-/// launch, to be costed. No code is made.
+/// Calls `inspect` with the plan from which [`compile`] generates code, to be costed, without
+/// properties of a launch. No code is made.
 ///
 /// # Errors
 /// Those of [`compile`] that a plan has.
@@ -156,7 +156,6 @@ pub(crate) fn with_plan<T>(
     module: &Module,
     target: Target,
     options: &CompileOptions,
-    launched: LaunchInfo<'_>,
     inspect: &mut dyn FnMut(&CostInput<'_, '_>) -> T,
 ) -> Result<T> {
     let module = prepare(module, options);
@@ -166,6 +165,7 @@ pub(crate) fn with_plan<T>(
         let kernel = PlannedKernel::scheduled(&plan.module, plan.layouts, &plan.options, Verification::Off);
         if kernel.errors.is_empty() {
             let (context, schedule, ctas_per_sm) = (&kernel.info, &*kernel.schedule, kernel.ctas_per_sm());
+            let launched = LaunchInfo::default();
             return Ok(inspect(&CostInput { context, body, schedule, ctas_per_sm, launched }));
         }
         strategies.reject(kernel.errors);

@@ -29,6 +29,10 @@ pub const MAX_REGISTERS_PER_THREAD: u32 = 255;
 /// 32-bit registers of an SM (CUDA, number of 32-bit registers per multiprocessor).
 pub const REGISTERS_PER_SM: u32 = 1 << 16;
 
+/// Sub-partitions of an SM: each has a scheduler and an equal share of the registers (NVIDIA H100
+/// whitepaper, "H100 SM architecture").
+pub const SCHEDULERS_PER_SM: u32 = 4;
+
 /// Bytes of a row of shared memory: 32 banks of 4 bytes, and the widest swizzle span (PTX,
 /// "Swizzling modes").
 pub const SWIZZLE_ROW_BYTES: u32 = 128;

@@ -108,7 +108,7 @@ pub(crate) use compile::{Scheduled, with_schedule};
 #[doc(hidden)]
 pub use compile::{rewritten, rewritten_persistent, run_passes, run_selection_passes};
 pub use compiled::{Compiled, ParamKind};
-pub(crate) use cost::{CostInput, LaunchInfo, machine};
+pub(crate) use cost::{CostInput, LaunchInfo, MachineModel, machine};
 pub use device_assert::{
     Assertion, FailureSites, HangField, NoteField, RECORDS, RecordField, WARP_RECORDS, WaitObject, WaitSite,
 };

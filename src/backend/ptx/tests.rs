@@ -8,7 +8,7 @@ pub mod data_partition;
 mod deferred_load;
 mod epilogue_smem_reuse;
 mod mma;
-mod mma_overlap;
+pub(crate) mod mma_overlap;
 pub mod optimizations;
 mod privatized;
 pub(crate) mod schedules;

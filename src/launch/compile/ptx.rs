@@ -14,7 +14,7 @@ use super::tensor_map_cache::TensorMaps;
 use crate::backend::ptx::{
     self, CompileOptions, FailureSites, MeasuredEvent, OptimizationSet, ParamKind, StampedSteps,
 };
-use crate::backend::{Assembly, Hints, PlanOverride};
+use crate::backend::{Assembly, Hints};
 use crate::cache::disk::{ContentHash, DiskCache};
 use crate::error::{Error, Result};
 use crate::ir::{Global, Module};
@@ -100,93 +100,17 @@ pub(crate) fn picture(name: &str, module: &Module, target: Target, hints: Hints,
 fn picture_by(name: &str, module: &Module, target: Target, options: &CompileOptions) -> Result<String> {
     let title = format!("{name}, {target}");
     let draw = &mut |subject: &ptx::CostInput<'_, '_>| subject.picture(ptx::machine(target), &title);
-    ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), draw)?.ok_or_else(stuck)
+    ptx::with_plan(module, target, options, draw)?.ok_or_else(stuck)
 }
 
 /// Returns the steps of a CTA by the cost model; none if the kernel has no plan.
 fn modelled(module: &Module, target: Target, options: &CompileOptions) -> Vec<MeasuredEvent> {
     let look = &mut |subject: &ptx::CostInput<'_, '_>| ptx::modelled_events(subject, ptx::machine(target));
-    ptx::with_plan(module, target, options, ptx::LaunchInfo::default(), look).unwrap_or_default()
+    ptx::with_plan(module, target, options, look).unwrap_or_default()
 }
 
-fn stuck() -> crate::Error {
+pub(crate) fn stuck() -> crate::Error {
     crate::Error::argument("the schedule does not terminate, which is a defect of this crate".to_owned())
-}
-
-/// Plan of a kernel, its time by the cost model, and the hints that select it.
-#[doc(hidden)]
-#[derive(Clone, Debug)]
-pub struct CostedPlan {
-    /// Difference from the default plan, as text.
-    pub what: String,
-    /// Hints that determine the plan completely.
-    pub hints: Hints,
-    /// Time of the launch by the cost model, in microseconds. If the grid is unknown: cycles for
-    /// each tile block of a multiprocessor.
-    pub model: f64,
-    /// The plan is the one that the original hints select.
-    pub chosen: bool,
-    /// Schedule as text.
-    pub schedule: String,
-}
-
-/// Returns the estimated time of a launch over a grid with these parameters and hints, and the
-/// schedule as text.
-fn priced(module: &Module, target: Target, hints: Hints, launched: ptx::LaunchInfo<'_>) -> Result<(f64, String)> {
-    let machine = ptx::machine(target);
-    let look = &mut |subject: &ptx::CostInput<'_, '_>| {
-        subject.cost(machine).map(|cost| (cost, subject.schedule.to_text(subject.context.module)))
-    };
-    let (cost, text) = ptx::with_plan(module, target, &options(hints, true)?, launched, look)?.ok_or_else(stuck)?;
-    Ok((cost.launch.map_or(cost.cycles_per_cta(), |cycles| cycles / machine.clock / 1e3), text))
-}
-
-/// Returns the plan that is selected for hints. With `all`, also each other plan that the hints
-/// permit, once.
-pub(crate) fn plans(
-    module: &Module,
-    target: Target,
-    hints: Hints,
-    launched: ptx::LaunchInfo<'_>,
-    all: bool,
-) -> Result<Vec<CostedPlan>> {
-    let (model, schedule) = priced(module, target, hints, launched)?;
-    let first = CostedPlan { what: "as chosen".to_owned(), hints, model, chosen: true, schedule };
-    let mut plans: Vec<CostedPlan> = Vec::new();
-    for (what, hints) in if all { open_plans(hints) } else { Vec::new() } {
-        let Ok((model, schedule)) = priced(module, target, hints, launched) else { continue };
-        if plans.iter().all(|plan| plan.schedule != schedule) {
-            let chosen = schedule == first.schedule;
-            plans.push(CostedPlan { what, hints, model, chosen, schedule });
-        }
-    }
-    if !plans.iter().any(|plan| plan.chosen) {
-        plans.insert(0, first);
-    }
-    Ok(plans)
-}
-
-/// Returns hints that determine a plan completely, for each plan that `hints` permits; the default
-/// plan first.
-fn open_plans(hints: Hints) -> Vec<(String, Hints)> {
-    let default_plan = PlanOverride { disable_search: true, ..hints.plan };
-    let usual = hints.plan(default_plan);
-    let mut open = vec![("usual".to_owned(), usual)];
-    if hints.num_warps.is_none() {
-        open.extend([4, 8, 16].map(|warps| (format!("{warps} warps"), usual.num_warps(warps))));
-    }
-    if hints.num_warps.is_none_or(|warps| warps == 4) {
-        let apart = usual.num_warps(4).plan(PlanOverride { disable_pingpong: true, ..default_plan });
-        open.push(("4 warps, no ping-pong".to_owned(), apart));
-    }
-    if hints.num_stages.is_none() {
-        open.extend([2, 3, 4].map(|stages| (format!("{stages} stages"), usual.num_stages(stages))));
-    }
-    if hints.occupancy.is_none() {
-        open.push(("occupancy 2".to_owned(), usual.occupancy(2)));
-    }
-    open.push(("no TMA".to_owned(), usual.plan(PlanOverride { disable_tma_loads: true, ..default_plan })));
-    open
 }
 
 /// Returns the optimizations that `CUTLET_DISABLE` enables. It is read once, so it is equal for all
@@ -219,7 +143,7 @@ fn stamped_steps(trace: bool) -> Result<StampedSteps> {
     }
 }
 
-fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
+pub(crate) fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
     // The launch uses `persistent`, and the interpreter uses `loop_limit`. `wants_lines` uses the
     // next two, and `assembly` the last two.
     let Hints {
@@ -268,7 +192,7 @@ fn options(hints: Hints, tma: bool) -> Result<CompileOptions> {
 }
 
 /// Minimum number of tile blocks for each CTA of a persistent form.
-const MIN_ROUNDS: u64 = 2;
+pub(crate) const MIN_ROUNDS: u64 = 2;
 
 /// Ratio of needed to available registers from which a warning is written without a request.
 const OVERFULL: u32 = 2;

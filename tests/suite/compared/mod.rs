@@ -56,7 +56,7 @@ use crate::sums;
 /// products and of attention. (Of 8192^3 in 16 bits, records of two element types that take the
 /// same time are as unlike each other as 0.74. Rows of attention have five to seven tiles, of which
 /// two or three take nearly as long, and run in persistent forms.)
-const MIN_CORRELATIONS: [f64; 2] = [0.62, 0.25];
+const MIN_CORRELATIONS: [f64; 2] = [0.64, 0.35];
 
 /// Tests of the cost model of schedules: its order is like that of recorded times, and of the plain
 /// launches of the comparison, which were measured, it changes no plan.
@@ -77,8 +77,8 @@ fn recorded_order() -> Result<()> {
         let configurations = recorded::configurations(record, &*row)?;
         let (Some(rho), regret) = recorded::agreement(&configurations) else { continue };
         println!("{name}: rank correlation {rho:.2}, regret {:.1} %", 100.0 * regret);
-        // With a mask and few keys, launches take the persistent form with two blocks on a
-        // multiprocessor, which is not modelled.
+        // With a mask and few keys, the times of seven tiles are within 25 %, and those of tiles of
+        // 64 rows are overestimated.
         let is_modelled = name != "attention f16 8 16 1024 64 causal";
         ensure!(!is_modelled || rho > MIN_CORRELATIONS[1], "{name}: rank correlation {rho:.2}");
         all.push(rho);

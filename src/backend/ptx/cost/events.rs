@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 
 use super::machine_model::MachineModel;
 use super::op_cost::{OpCost, OpCosts};
+use super::register_demand::spilled_registers;
 use super::resource_use::{Resource, ResourceUse};
-use super::trip_count::{LaunchInfo, trip_counts};
 use crate::backend::ptx::hardware::WARP_GROUP_WARPS;
 use crate::backend::ptx::schedule::{
     For, HoistedOperand, KernelInfo, MmaGroup, OrderBarrierKind, OrderPoint, Schedule, SeqId, StagesPerIteration, Step,
@@ -168,13 +168,12 @@ pub struct ChannelCost {
 }
 
 impl EventPrograms {
-    /// Returns the event programs of a schedule.
+    /// Returns the event programs of a schedule, with these trip counts.
     pub fn new(
         context: &KernelInfo<'_>,
         machine: &'static MachineModel,
-        body: BlockId,
-        schedule: &Schedule,
-        launched: LaunchInfo<'_>,
+        (schedule, ctas_per_sm): (&Schedule, u32),
+        known: &FxHashMap<OpId, f64>,
     ) -> EventPrograms {
         let mut programs = EventPrograms {
             machine,
@@ -184,7 +183,6 @@ impl EventPrograms {
             pipelines: Vec::new(),
             channels: Vec::new(),
         };
-        let known = trip_counts(context.module, (body, &context.regions), launched);
         if let Some(roles) = schedule.warp_spec.as_deref() {
             programs.pipelines = roles
                 .pipelines
@@ -203,6 +201,7 @@ impl EventPrograms {
             }
         }
         let has_mma = !context.inference.mma_plans.is_empty();
+        let spilled_registers = spilled_registers(context, schedule, ctas_per_sm);
         for partition in &schedule.partitions {
             let warps = partition.warps.end - partition.warps.start;
             let pingpong_groups = if partition.role == WarpRole::Consumer {
@@ -224,10 +223,11 @@ impl EventPrograms {
             let mut writer = EventBuilder {
                 op_costs,
                 schedule,
-                known: &known,
+                known,
                 loads: partition.role == WarpRole::Producer,
                 exponentials: None,
                 hoisted_operands: Vec::new(),
+                spilled_registers: &spilled_registers,
                 programs: &mut programs,
             };
             let list = writer.body(partition.body);
@@ -256,6 +256,8 @@ struct EventBuilder<'a, 'm> {
     exponentials: Option<Value>,
     /// Operands of MMAs that the enclosing loops have hoisted.
     hoisted_operands: Vec<HoistedOperand>,
+    /// Registers of a thread that the MMAs of a loop need beyond the available ones.
+    spilled_registers: &'a FxHashMap<OpId, u32>,
     programs: &'a mut EventPrograms,
 }
 
@@ -564,7 +566,7 @@ impl EventBuilder<'_, '_> {
         };
         let (mut before, mut mma_usage, mut after, mut barriers) =
             (ResourceUse::default(), ResourceUse::default(), ResourceUse::default(), 0);
-        let mut min_cycles = 0.0;
+        let (mut min_cycles, mut steps) = (0.0, 0.0);
         for &id in &plan.ops {
             let cost = self.op_costs.product(id, &fetched);
             before += cost.before.usage;
@@ -572,6 +574,14 @@ impl EventBuilder<'_, '_> {
             mma_usage += cost.mma_usage;
             min_cycles += cost.min_cycles;
             after += cost.after;
+            steps += cost.steps;
+        }
+        let asynchronous = context.inference.is_async_mma(last);
+        let enclosing = context.regions.enclosing_loop(last);
+        let spilled = enclosing.and_then(|id| self.spilled_registers.get(&id)).map_or(0, |&registers| registers);
+        if spilled > 0 {
+            // Each step along k loads and stores the spilled accumulators.
+            before += self.op_costs.spill(spilled, steps);
         }
         let name = format!("mma {}", self.source(last));
         // The order wait of MMAs is sunk to their issue.
@@ -580,7 +590,6 @@ impl EventBuilder<'_, '_> {
             let work = Work { usage: before, barriers, ..Work::default() };
             self.push(events, step, name.clone(), EventKind::Work(work));
         }
-        let asynchronous = context.inference.is_async_mma(last);
         if !asynchronous {
             self.push(events, step, name, work(mma_usage));
             if !plan.releases.is_empty() {
@@ -589,7 +598,7 @@ impl EventBuilder<'_, '_> {
             }
             return;
         }
-        let waits = !context.is_async(&plan.ops);
+        let waits = spilled > 0 || !context.is_async(&plan.ops);
         events.extend(order_wait);
         let what = EventKind::Mma { mma_usage, min_cycles, waits, releases: plan.releases.clone() };
         self.push(events, step, name, what);

@@ -4,6 +4,7 @@
 //! utilization of each resource, and a timeline as SVG. Order:
 //! 1. `machine_model`: rates and latencies of the target;
 //! 2. `resource_use`, `op_cost`: cycles that an op needs of each resource;
+//!    `register_demand`: registers of a loop, beyond which accumulators are spilled;
 //! 3. `trip_count`: iterations of the loops, from constants, grid and parameters, else
 //!    `events::DEFAULT_TRIP_COUNTS`;
 //! 4. `events`: the steps of each partition as events;
@@ -17,7 +18,8 @@
 //! cores, `ex2` unit, integer unit, issue slots, shared memory, L2 cache, memory. Copies and MMAs
 //! are asynchronous. All resident CTAs are simulated together.
 //!
-//! Not modelled: spilled registers, instruction order of ptxas, bank conflicts, clock throttling.
+//! Not modelled: spills outside of loops with MMAs, instruction order of ptxas, bank conflicts,
+//! clock throttling.
 //! The folder does not know instructions (`isa`).
 
 mod async_queue;
@@ -25,6 +27,7 @@ mod discrete_event;
 mod events;
 mod machine_model;
 mod op_cost;
+mod register_demand;
 mod resource_use;
 mod resources;
 mod simulated_timeline;
@@ -38,15 +41,16 @@ mod warp_walk;
 use crate::util::collect::CollectVec as _;
 pub use discrete_event::LoopCost;
 pub use machine_model::MachineModel;
+pub use register_demand::registers_of_mma_loops;
 pub use step_spans::StepSpan;
 pub use trip_count::LaunchInfo;
 
 use self::discrete_event::EventReplay;
 use self::events::EventPrograms;
 use self::resource_use::Resource;
-use self::trip_count::tiles_stored;
-use super::schedule::{KernelInfo, Schedule, Step, WarpRole};
-use crate::ir::{BlockId, Opcode};
+use self::trip_count::{TripCount, tiles_stored, trip_counts};
+use super::schedule::{KernelInfo, Schedule, SeqId, Step, WarpRole};
+use crate::ir::{BlockId, OpId, Opcode};
 use crate::target::Target;
 
 /// Cost of a schedule.
@@ -104,10 +108,28 @@ impl CostInput<'_, '_> {
         let lower_bound_fraction =
             shares.iter().filter(|(resource, _)| fixed.contains(resource)).map(|share| share.1).fold(0.0, f64::max);
         let busy = shares.into_iter().map(|(resource, share)| (resource.name(), share)).collect_vec();
-        let all = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let waves = all.map(|all| (all / (machine.num_sms * f64::from(resident_ctas))).ceil().max(1.0));
+        let waves = self.num_ctas().map(|ctas| (ctas / (machine.num_sms * f64::from(resident_ctas))).ceil().max(1.0));
         let launch = waves.map(|waves| waves * cta_cycles + machine.launch);
         Some(Cost { cta_cycles, resident_ctas, loops, busy, lower_bound_fraction, launch })
+    }
+
+    /// Returns true if TMA alone loads tiles of memory in loops with MMAs.
+    pub fn loads_by_tma(&self) -> bool {
+        let consumers = self.schedule.partitions.iter().filter(|partition| partition.role != WarpRole::Producer);
+        self.schedule.warp_spec.is_some() && consumers.map(|consumer| consumer.body).all(|body| !self.has_loads(body))
+    }
+
+    /// Returns true if threads load tiles of memory in loops with MMAs of a sequence.
+    fn has_loads(&self, sequence: SeqId) -> bool {
+        self.schedule.steps(sequence).iter().any(|step| {
+            let is_load = |&id: &OpId| {
+                let is_of_memory = matches!(self.context.module.op(id).code, Opcode::LoadView | Opcode::LoadPtr);
+                is_of_memory && self.context.is_in_mma_loop(id)
+            };
+            let copies = matches!(step, Step::For(plan) if plan.cp_async.is_some());
+            let loads = !matches!(step, Step::LocalLoad(_)) && step.ops().iter().any(is_load);
+            copies || loads || step.sequences().iter().any(|&nested| self.has_loads(nested))
+        })
     }
 
     /// Returns the timeline as SVG.
@@ -126,15 +148,28 @@ impl CostInput<'_, '_> {
         Some(step_spans::step_spans(self.context.module, &programs, &replay))
     }
 
+    /// Returns the number of CTAs of the launch, if the grid is known.
+    fn num_ctas(&self) -> Option<f64> {
+        self.launched.grid.map(|grid| grid.iter().map(|&extent| f64::from(extent)).product())
+    }
+
     /// Returns the number of resident CTAs, which the grid limits.
     fn resident_ctas(&self, machine: &MachineModel) -> u32 {
-        let ctas = self.launched.grid.map(|grid| grid.iter().map(|&n| f64::from(n)).product::<f64>());
-        let limit = ctas.map_or(u32::MAX, |ctas| (ctas / machine.num_sms).ceil().max(1.0) as u32);
+        let limit = self.num_ctas().map_or(u32::MAX, |ctas| (ctas / machine.num_sms).ceil().max(1.0) as u32);
         self.ctas_per_sm.clamp(1, limit)
     }
 
     fn programs(&self, machine: &'static MachineModel) -> EventPrograms {
-        let mut programs = EventPrograms::new(self.context, machine, self.body, self.schedule, self.launched);
+        let trip_counts = trip_counts(self.context.module, (self.body, &self.context.regions), self.launched);
+        // The CTA with the most work is the last one to end, if all are resident at the same time.
+        let has_one_wave =
+            self.num_ctas().is_none_or(|ctas| ctas <= machine.num_sms * f64::from(self.ctas_per_sm.max(1)));
+        let is_outermost = |id: OpId| self.context.regions.enclosing_loop(id).is_none();
+        let count = |(id, count): (OpId, TripCount)| {
+            (id, if has_one_wave && is_outermost(id) { count.max } else { count.mean })
+        };
+        let trip_counts = trip_counts.into_iter().map(count).collect();
+        let mut programs = EventPrograms::new(self.context, machine, (self.schedule, self.ctas_per_sm), &trip_counts);
         self.assume_tiles(&mut programs);
         programs
     }
@@ -142,8 +177,7 @@ impl CostInput<'_, '_> {
     /// Sets the trip count of a persistent loop: all CTAs together store each element once.
     fn assume_tiles(&self, programs: &mut EventPrograms) {
         let module = self.context.module;
-        let Some(grid) = self.launched.grid else { return };
-        let ctas = grid.iter().map(|&n| f64::from(n)).product::<f64>();
+        let Some(ctas) = self.num_ctas() else { return };
         let Some(partition) = self.schedule.partitions.iter().find(|partition| partition.role != WarpRole::Producer)
         else {
             return;

@@ -74,6 +74,8 @@ pub struct MmaCost {
     /// Resource use of the MMA, and its minimum duration in cycles.
     pub mma_usage: ResourceUse,
     pub min_cycles: f64,
+    /// Instructions one after another along k.
+    pub steps: f64,
     /// Cost of its operands before it.
     pub before: OpCost,
     /// Instructions on the result after it.
@@ -370,6 +372,7 @@ impl OpCosts<'_, '_> {
         let tensor = mine / (self.machine.tensor * 16.0 / bits) * if bits > 32.0 { 4.0 } else { 1.0 };
         cost.mma_usage = ResourceUse::new(Resource::Tensor, tensor);
         let depth = left[left.len() - 1] as f64 * bits / 8.0 / STEP_BYTES;
+        cost.steps = depth;
         if plan.is_asynchronous() {
             let effort = plan.effort();
             // Shared memory that the instructions read: the left operand for each of their columns,
@@ -399,6 +402,13 @@ impl OpCosts<'_, '_> {
                 .and(Resource::Shared, read / self.machine.shared);
         }
         cost
+    }
+
+    /// Returns the use of `count` round trips of spilled registers to local memory.
+    pub fn spill(&self, registers: u32, count: f64) -> ResourceUse {
+        let lanes = 2.0 * count * f64::from(registers * WARP_SIZE) * self.warps;
+        ResourceUse::new(Resource::Shared, 4.0 * lanes / self.machine.shared)
+            .and(Resource::Issue, lanes / self.machine.issue)
     }
 
     /// Returns the cost of operands of MMAs that threads write to shared memory.

@@ -7,11 +7,11 @@ use super::events::{ChannelCost, Event, EventKind, EventPrograms, LoopTiming, Pa
 use super::resource_use::{Resource, ResourceUse};
 use super::timeline_svg::BarKind;
 use super::trip_count::trip_counts;
-use super::{Cost, LaunchInfo, MachineModel, machine};
+use super::{Cost, LaunchInfo, MachineModel, machine, registers_of_mma_loops};
 use crate::backend::ptx::schedule::OrderPoint;
 use crate::backend::ptx::tests::clusters::{PINGPONG_OPTIONS, persistent_tiles};
 use crate::backend::ptx::tests::schedules::{each_schedule_of, kernels};
-use crate::backend::ptx::tests::{Kernel, matmul};
+use crate::backend::ptx::tests::{Kernel, matmul, mma_overlap};
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
 use crate::ir::{Module, OpId, Opcode, RegionTree, Value};
@@ -63,7 +63,7 @@ fn usual() -> CompileOptions {
 
 fn cost(module: &Module, target: Target, options: &CompileOptions, machine: &'static MachineModel) -> Cost {
     let look = &mut |input: &super::CostInput<'_, '_>| input.cost(machine);
-    with_plan(module, target, options, LaunchInfo::default(), look).unwrap().expect("an end")
+    with_plan(module, target, options, look).unwrap().expect("an end")
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn order_steps_of_a_schedule_are_events() {
             (begins, count(|what| matches!(what, EventKind::OrderArrive(_))), input.schedule.has_named_order_barriers())
         };
         let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
-        let found = with_plan(&module, Target::SM_90A, &options, LaunchInfo::default(), look).unwrap();
+        let found = with_plan(&module, Target::SM_90A, &options, look).unwrap();
         assert_eq!(found, (1, 1, true), "{name}");
     }
 }
@@ -328,7 +328,7 @@ fn trip_counts_are_those_of_a_launch() {
     // Tiles from the CTA's number along x to 64, 8 apart, with as many steps as the CTA's
     // number along z: 0, 4 and 8 of a sample.
     let known = trip_counts(&module, (body, &regions), LaunchInfo { grid: Some([8, 1, 9]), params: &[] });
-    let mut found: Vec<f64> = loops.iter().filter_map(|id| known.get(id).copied()).collect();
+    let mut found: Vec<f64> = loops.iter().filter_map(|id| Some(known.get(id)?.mean)).collect();
     found.sort_by(f64::total_cmp);
     assert_eq!(found, [4.0, 8.0]);
 }
@@ -395,7 +395,7 @@ fn timelines_show_all_partitions_units_and_lines() {
                 (input.picture(machine(target), "a < b & \"c\""), wanted)
             };
             let options = CompileOptions { plan_search: PlanSearch::Off, ..options };
-            let Ok((picture, wanted)) = with_plan(&module, target, &options, LaunchInfo::default(), look) else {
+            let Ok((picture, wanted)) = with_plan(&module, target, &options, look) else {
                 continue;
             };
             let picture = picture.unwrap_or_else(|| panic!("{name}, {target}: no end"));
@@ -410,6 +410,35 @@ fn timelines_show_all_partitions_units_and_lines() {
         }
     }
     assert_eq!(partitions.into_iter().collect::<Vec<_>>(), ["all", "consumer", "producer"]);
+}
+
+#[test]
+fn spilled_accumulators_cost_round_trips() {
+    let module = matmul(DType::F16, DType::F32, [128, 256, 64]);
+    let of = |warps| {
+        let options = CompileOptions { num_warps: Some(warps), ..usual() };
+        let look = &mut |input: &super::CostInput<'_, '_>| {
+            let cost = input.cost(machine(Target::SM_90A)).expect("an end");
+            (registers_of_mma_loops(input.context), cost.cycles_per_cta())
+        };
+        with_plan(&module, Target::SM_90A, &options, look).unwrap()
+    };
+    // Accumulators of 128 x 256 numbers in 128 and 256 threads.
+    let [(four, spilled), (eight, cycles)] = [4, 8].map(of);
+    assert!((256..290).contains(&four) && (128..162).contains(&eight), "{four} and {eight} registers");
+    assert!(spilled > 2.0 * cycles, "{spilled} and {cycles} cycles");
+}
+
+#[test]
+fn temporaries_of_a_group_need_no_registers() {
+    // A thread has 64 registers of scores and 32 of the accumulator. The exponentials replace the
+    // scores, and 32 registers of converted exponentials replace these, while the next scores are
+    // computed.
+    let (_, module, _) = mma_overlap::kernel();
+    let options = CompileOptions { num_warps: Some(8), ..usual() };
+    let look = &mut |input: &super::CostInput<'_, '_>| registers_of_mma_loops(input.context);
+    let registers = with_plan(&module, Target::SM_90A, &options, look).unwrap();
+    assert!((144..=160).contains(&registers), "{registers} registers");
 }
 
 #[test]

@@ -1,14 +1,24 @@
 //! Trip counts of loops, by interval arithmetic over the integers of the kernel and the properties
 //! of a launch.
 //!
-//! Inputs are constants, grid and parameters. A loop inside another loop gets the mean of a sample
-//! of CTAs. An outermost loop gets the maximum, because the CTA with the most work is the
-//! last to end.
+//! Inputs are constants, grid and parameters. CTAs of the grid and iterations of outer loops are
+//! sampled: each sample has exact numbers in place of intervals. The trip count of a loop is the
+//! mean over its executions, and of an outermost loop also the maximum over the CTAs.
 
 use rustc_hash::FxHashMap;
 
 use crate::backend::ParamWord;
+use crate::dtype::DType;
 use crate::ir::{BlockId, ConstData, Def, Module, Op, OpId, Opcode, RegionTree, Type, Value};
+use crate::pass::fold_int;
+
+/// Maximum number of sampled CTAs, and of sampled iterations of an outer loop.
+const MAX_SAMPLED_CTAS: usize = 128;
+const MAX_SAMPLED_ITERATIONS: usize = 16;
+
+/// Steps of the low-discrepancy sequences along the three axes of the grid: powers of the inverse
+/// of the number whose cube exceeds it by one (Roberts, 2018).
+const SEQUENCE_STEPS: [f64; 3] = [0.819_172_513_396_164_4, 0.671_043_606_703_789_2, 0.549_700_477_901_970_3];
 
 /// Properties of a launch.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,40 +29,100 @@ pub struct LaunchInfo<'a> {
 }
 
 impl LaunchInfo<'_> {
-    /// Returns the first, the middle and the last CTA, or one unknown CTA if the grid is
+    /// Returns all CTAs of a small grid, a sample of a large one, or one unknown CTA if the grid is
     /// unknown.
     fn sample(&self) -> Vec<Option<[u32; 3]>> {
         let Some(grid) = self.grid else { return vec![None] };
-        vec![Some([0; 3]), Some(grid.map(|count| count / 2)), Some(grid.map(|count| count - 1))]
+        let count = grid.iter().map(|&extent| f64::from(extent)).product::<f64>();
+        if count <= MAX_SAMPLED_CTAS as f64 {
+            let [x, y, z] = grid;
+            let of_plane = move |z: u32| (0..y).flat_map(move |y| (0..x).map(move |x| Some([x, y, z])));
+            return (0..z).flat_map(of_plane).collect();
+        }
+        let cta = |number: usize| {
+            Some([0, 1, 2].map(|axis| {
+                let place = (0.5 + number as f64 * SEQUENCE_STEPS[axis]).fract();
+                (place * f64::from(grid[axis])) as u32
+            }))
+        };
+        (0..MAX_SAMPLED_CTAS).map(cta).collect()
     }
 }
 
 /// Inclusive bounds of an integer, wide enough that sums do not overflow.
 type IntRange = (i128, i128);
 
-/// Returns the trip counts of the loops of an entry that are known: over a sample of CTAs
-/// the maximum of an outermost loop, and the mean of an inner one.
+/// Trip count of a loop.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TripCount {
+    /// Mean over the executions of the loop.
+    pub mean: f64,
+    /// Maximum over the executions.
+    pub max: f64,
+}
+
+/// Returns the trip counts of the loops of an entry that are known.
 pub fn trip_counts(
     module: &Module,
     (body, regions): (BlockId, &RegionTree),
     launched: LaunchInfo<'_>,
-) -> FxHashMap<OpId, f64> {
-    let loops = regions.ops().iter().copied().filter(|&id| module.op(id).code == Opcode::For);
-    let mut trip_count: FxHashMap<OpId, f64> = FxHashMap::default();
-    let sample = launched.sample();
-    let count = sample.len() as f64;
-    for cta in sample {
-        let mut known = TripCountAnalysis::new(module, body, launched, cta);
-        for id in loops.clone() {
-            let Some([min, max]) = known.trips(module.op(id)) else { continue };
-            let all = trip_count.entry(id).or_insert(0.0);
-            *all = match regions.enclosing_loop(id) {
-                None => all.max(max),
-                Some(_) => *all + (min + max) / 2.0 / count,
-            };
+) -> FxHashMap<OpId, TripCount> {
+    let mut children: FxHashMap<Option<OpId>, Vec<OpId>> = FxHashMap::default();
+    for &id in regions.ops().iter().filter(|&&id| module.op(id).code.is_loop()) {
+        children.entry(regions.enclosing_loop(id)).or_default().push(id);
+    }
+    let mut walk = LoopWalk { module, children, executions: FxHashMap::default() };
+    for cta in launched.sample() {
+        walk.visit(None, 1.0, &TripCountAnalysis::new(module, body, launched, cta));
+    }
+    let known = walk.executions.into_iter().filter(|(_, all)| all.count > 0.0);
+    known.map(|(id, all)| (id, TripCount { mean: all.iterations / all.count, max: all.max })).collect()
+}
+
+/// Executions of a loop in the sampled CTAs.
+#[derive(Default)]
+struct Executions {
+    count: f64,
+    iterations: f64,
+    max: f64,
+}
+
+/// Walk over the loops of a kernel, from the outside to the inside.
+struct LoopWalk<'a> {
+    module: &'a Module,
+    /// Loops by the loop that encloses them.
+    children: FxHashMap<Option<OpId>, Vec<OpId>>,
+    executions: FxHashMap<OpId, Executions>,
+}
+
+impl<'a> LoopWalk<'a> {
+    /// Counts the iterations of the loops inside a loop, which is executed `count` times.
+    fn visit(&mut self, enclosing: Option<OpId>, count: f64, known: &TripCountAnalysis<'a>) {
+        for id in self.children.get(&enclosing).cloned().unwrap_or_default() {
+            let op = self.module.op(id);
+            let mut known = known.clone();
+            let trips = if op.code == Opcode::For { known.trips(op) } else { None };
+            let mean = trips.map(|[min, max]| (min + max) / 2.0);
+            if let (Some(mean), Some([_, max])) = (mean, trips) {
+                let all = self.executions.entry(id).or_default();
+                all.count += count;
+                all.iterations += count * mean;
+                all.max = all.max.max(max);
+            }
+            if !self.children.contains_key(&Some(id)) {
+                continue;
+            }
+            match known.sampled_iterations(op, trips) {
+                Some(numbers) => {
+                    let each = count * mean.unwrap_or(1.0) / numbers.len() as f64;
+                    for number in numbers {
+                        self.visit(Some(id), each, &known.in_iteration(op, number));
+                    }
+                }
+                None => self.visit(Some(id), count * mean.unwrap_or(1.0), &known),
+            }
         }
     }
-    trip_count
 }
 
 /// Returns the number of tiles of an array that is stored once: its elements over those of a tile.
@@ -69,12 +139,15 @@ pub fn tiles_stored(module: &Module, body: BlockId, store: OpId, launched: Launc
     Some(elements as f64 / tile.iter().product::<i64>() as f64)
 }
 
+#[derive(Clone)]
 struct TripCountAnalysis<'a> {
     module: &'a Module,
     launched: LaunchInfo<'a>,
     body: BlockId,
     /// Index of the CTA in the grid, if it is known.
     cta: Option<[u32; 3]>,
+    /// Induction variables of the current iterations.
+    induction: Vec<(Value, i128)>,
     values: FxHashMap<Value, Option<IntRange>>,
 }
 
@@ -85,7 +158,34 @@ impl<'a> TripCountAnalysis<'a> {
         launched: LaunchInfo<'a>,
         cta: Option<[u32; 3]>,
     ) -> TripCountAnalysis<'a> {
-        TripCountAnalysis { module, launched, body, cta, values: Default::default() }
+        TripCountAnalysis { module, launched, body, cta, induction: Vec::new(), values: Default::default() }
+    }
+
+    /// Returns the values of the induction variable in sampled iterations of a loop with these
+    /// trip counts; `None` if they are unknown.
+    fn sampled_iterations(&mut self, op: &Op, trips: Option<[f64; 2]>) -> Option<Vec<i128>> {
+        let [min, max] = trips?;
+        let [from, step] = [0, 2].map(|group| self.range(op.group(group)[0]));
+        let (from, step) = (from?, step?);
+        if min != max || from.0 != from.1 || step.0 != step.1 {
+            return None;
+        }
+        let count = max as usize;
+        let sampled = |sample: usize| {
+            if count <= MAX_SAMPLED_ITERATIONS {
+                return sample;
+            }
+            ((0.5 + sample as f64 * SEQUENCE_STEPS[2]).fract() * max) as usize
+        };
+        let numbers = (0..count.min(MAX_SAMPLED_ITERATIONS)).map(sampled);
+        Some(numbers.map(|iteration| from.0 + step.0 * iteration as i128).collect())
+    }
+
+    /// Returns the analysis of an iteration, by its induction variable.
+    fn in_iteration(&self, op: &Op, number: i128) -> TripCountAnalysis<'a> {
+        let mut induction = self.induction.clone();
+        induction.push((self.module.block(op.regions[0]).args[0], number));
+        TripCountAnalysis { induction, values: Default::default(), ..self.clone() }
     }
 
     fn trips(&mut self, op: &Op) -> Option<[f64; 2]> {
@@ -112,9 +212,11 @@ impl<'a> TripCountAnalysis<'a> {
             Def::Arg(block, position) if block == self.body => {
                 let Type::Tile { elem, shape } = module.ty(value) else { return None };
                 let dtype = elem.dtype().filter(|dtype| dtype.is_int() && shape.is_empty())?;
-                let unused = 64 - dtype.bits();
-                let word = *self.launched.params.get(position as usize)?;
-                let number = i128::from(((word << unused) as i64) >> unused);
+                let number = signed(*self.launched.params.get(position as usize)?, dtype);
+                Some((number, number))
+            }
+            Def::Arg(..) if self.induction.iter().any(|&(known, _)| known == value) => {
+                let number = self.induction.iter().find(|&&(known, _)| known == value)?.1;
                 Some((number, number))
             }
             Def::Arg(block, 0) => {
@@ -137,8 +239,7 @@ impl<'a> TripCountAnalysis<'a> {
             Constant => {
                 let dtype = self.module.dtype(op.results[0]);
                 let Some(ConstData::Splat(bits)) = op.const_data().filter(|_| dtype.is_int()) else { return None };
-                let unused = 64 - dtype.bits();
-                let number = i128::from(((*bits << unused) as i64) >> unused);
+                let number = signed(*bits, dtype);
                 return Some((number, number));
             }
             GetTileBlockId => {
@@ -149,8 +250,11 @@ impl<'a> TripCountAnalysis<'a> {
             GetTensorShape => return self.extents(op.operands[0])?.get(position).copied(),
             GetIndexSpaceShape => return self.counts(op.operands[0])?.get(position).copied(),
             code if code.has_operand_elements() || matches!(code, ExtI | TruncI) => return self.range(op.operands[0]),
-            AddI | SubI | MulI | DivI | RemI | MinI | MaxI => {}
+            AddI | SubI | MulI | DivI | RemI | MinI | MaxI | AndI | OrI | XorI | ShlI | ShrI | CmpI => {}
             Select => {
+                if let Some((condition, _)) = self.range(op.operands[0]).filter(|range| range.0 == range.1) {
+                    return self.range(op.operands[if condition == 0 { 2 } else { 1 }]);
+                }
                 let (a, b) = (self.range(op.operands[1])?, self.range(op.operands[2])?);
                 return Some((a.0.min(b.0), a.1.max(b.1)));
             }
@@ -158,6 +262,13 @@ impl<'a> TripCountAnalysis<'a> {
         }
         let b = self.range(op.operands[1]);
         let a = self.range(op.operands[0]);
+        if let (Some((x, last_x)), Some((y, last_y))) = (a, b)
+            && (x, y) == (last_x, last_y)
+        {
+            let dtype = self.module.dtype(op.operands[0]);
+            let number = signed(fold_int(op, dtype, x as u64, y as u64)?, self.module.dtype(op.results[0]));
+            return Some((number, number));
+        }
         if op.code == RemI {
             let max = b?.1.max(1) - 1;
             return Some(a.filter(|a| a.0 >= 0 && a.1 <= max).unwrap_or((0, max)));
@@ -219,4 +330,11 @@ impl<'a> TripCountAnalysis<'a> {
         }
         Some(extents)
     }
+}
+
+/// Returns the signed integer of the low bits of a word; of one bit 0 or 1.
+fn signed(bits: u64, dtype: DType) -> i128 {
+    let unused = 64 - dtype.bits();
+    let number = i128::from(((bits << unused) as i64) >> unused);
+    if dtype == DType::I1 { number & 1 } else { number }
 }

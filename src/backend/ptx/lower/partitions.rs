@@ -128,8 +128,7 @@ impl Lowering<'_> {
     /// Moves registers from the producer to the consumers (`setmaxnreg`).
     pub fn emit_setmaxnreg(&mut self, consumer: bool, ctas_per_sm: u32) {
         let (at_entry, more) = self.info.registers_per_thread(ctas_per_sm);
-        let whole_groups = self.info.producer_warps() == 4 && self.info.consumer_warps().is_multiple_of(4);
-        if whole_groups && more > at_entry && at_entry > PRODUCER_REGISTERS {
+        if self.info.transfers_registers() && more > at_entry && at_entry > PRODUCER_REGISTERS {
             self.b.setmaxnreg(consumer, if consumer { more } else { PRODUCER_REGISTERS });
         }
     }

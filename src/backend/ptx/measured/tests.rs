@@ -1,7 +1,7 @@
 //! Readers of a trace: a synthetic trace with a planted discrepancy, and files of odd names.
 
 use super::{MeasuredEvent, MeasuredTrace};
-use crate::backend::ptx::cost::{LaunchInfo, machine};
+use crate::backend::ptx::cost::machine;
 use crate::backend::ptx::tests::matmul;
 use crate::backend::ptx::{CompileOptions, PlanSearch, with_plan};
 use crate::dtype::DType;
@@ -13,7 +13,7 @@ fn product() -> MeasuredTrace {
     let options = CompileOptions { plan_search: PlanSearch::Off, ..CompileOptions::default() };
     let target = Target::SM_90A;
     let look = &mut |input: &crate::backend::ptx::CostInput<'_, '_>| super::modelled_events(input, machine(target));
-    let modelled = with_plan(&module, target, &options, LaunchInfo::default(), look).unwrap();
+    let modelled = with_plan(&module, target, &options, look).unwrap();
     let events = modelled.clone();
     MeasuredTrace { kernel: "product".to_owned(), target: target.to_string(), events, modelled, dropped: 0 }
 }

@@ -1,6 +1,7 @@
 //! Plan search: compares the default plan of a kernel with alternatives by the cost model.
 //!
-//! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads.
+//! Candidates: half and twice the warps (hence also with or without ping-pong), and no TMA loads
+//! except for persistent forms, in which loads by threads take longer.
 //! If the default plan has no producer, a further candidate has loaded left operands of loops in
 //! registers, which leaves more shared memory for stages.
 //!
@@ -35,8 +36,6 @@ const MIN_SPEEDUP: f64 = 0.15;
 /// synchronous ones. The model errs by more there: for half of the values of a gated delta rule
 /// on an H100 it predicts 51 %, and 40 % are measured.
 const MIN_SPEEDUP_OF_ASYNC_MMAS: f64 = 0.3;
-/// Registers per thread of separate partial sums.
-const EXTRA_ACCUMULATOR_REGISTERS: u32 = 64;
 /// Minimum utilization of a resource that limits a plan.
 const MIN_UTILIZATION: f64 = 0.75;
 
@@ -294,7 +293,7 @@ fn candidates(
         add("occupancy 2".to_owned(), CompileOptions { occupancy, ..*default }, selectable);
     }
     if default.tma && is_calibrated {
-        let selectable = !hinted && default.num_stages.is_none();
+        let selectable = !hinted && default.num_stages.is_none() && !default.has_many_blocks;
         add("no TMA".to_owned(), CompileOptions { tma: false, ..*default }, selectable);
     }
     all
@@ -309,7 +308,11 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
         return CandidateResult::Rejected(problem.message.clone());
     }
     let (context, schedule) = (&kernel.info, &*kernel.schedule);
-    let ctas_per_sm = kernel.ctas_per_sm();
+    // The grid may have no more CTAs than those that a kernel with a producer is planned for.
+    let ctas_per_sm = match schedule.warp_spec {
+        Some(_) => context.warp_specialized_occupancy(),
+        None => kernel.ctas_per_sm(),
+    };
     let mut efforts =
         context.inference.mma_plans.values().flatten().map(|plan| (plan.is_asynchronous(), plan.effort()));
     // Records and model differ by more if threads fetch operands or add sums themselves. There are
@@ -319,8 +322,7 @@ fn evaluate(module: &Module, (target, options): (Target, &CompileOptions), defau
     let has_sync_mmas = !narrow && efforts.clone().any(|(is_async, _)| !is_async);
     let model_is_trusted =
         !narrow && efforts.all(|(is_async, effort)| is_async && effort.additions == 0 && effort.words == 0);
-    let adds_sums = efforts.clone().any(|(_, effort)| effort.additions > 0);
-    let needed = context.mma_registers() + if adds_sums { EXTRA_ACCUMULATOR_REGISTERS } else { 0 };
+    let needed = context.mma_registers_with_partial_sums();
     let there = context.consumer_registers(schedule.warp_spec.is_some(), ctas_per_sm);
     if needed > there {
         return CandidateResult::Rejected(format!(

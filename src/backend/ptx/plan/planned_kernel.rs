@@ -9,7 +9,8 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use crate::backend::ptx::hardware::{MBARRIER_BYTES, NAMED_BARRIERS, SWIZZLE_ATOM_BYTES};
+use crate::backend::ptx::cost::registers_of_mma_loops;
+use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, MBARRIER_BYTES, NAMED_BARRIERS, SWIZZLE_ATOM_BYTES};
 use crate::backend::ptx::layout_inference::{Inference, Layouts};
 use crate::backend::ptx::options::CompileOptions;
 use crate::backend::ptx::schedule::{
@@ -187,12 +188,22 @@ impl<'m> PlannedKernel<'m> {
         }
     }
 
-    /// Returns the number of CTAs per SM, as far as it is uniform without code.
+    /// Returns an estimate of the number of CTAs per SM, as far as it is known without code.
     pub fn ctas_per_sm(&self) -> u32 {
-        if self.schedule.warp_spec.is_some() {
-            return self.info.warp_specialized_occupancy();
-        }
         let (inference, schedule) = (&self.info.inference, &self.schedule);
+        let requested = self.info.options.occupancy;
+        // ptxas compiles MMAs without a requested occupancy for one CTA.
+        let of_loops = if requested.is_none() { registers_of_mma_loops(&self.info) } else { 0 };
+        let registers = self.info.min_registers().max(of_loops.min(MAX_REGISTERS_PER_THREAD));
+        let multiprocessor = inference.target.multiprocessor();
+        if schedule.warp_spec.is_some() {
+            let planned = self.info.warp_specialized_occupancy();
+            if requested.is_some() || self.info.transfers_registers() {
+                return planned;
+            }
+            let warps = self.info.consumer_warps() + self.info.producer_warps();
+            return multiprocessor.fitting_blocks(warps, registers, self.memory.used()).max(planned);
+        }
         let mut cp_async_bytes = 0;
         for step in schedule.sequences.iter().flatten() {
             if let Step::For(plan) = step {
@@ -200,11 +211,8 @@ impl<'m> PlannedKernel<'m> {
             }
         }
         let warps = inference.num_warps as u32;
-        let fits = |registers| {
-            inference.target.multiprocessor().fitting_blocks(warps, registers, self.memory.used() + cp_async_bytes)
-        };
-        let most = fits(self.info.min_registers()).max(1);
-        self.info.options.occupancy.map_or(most, |requested| requested.min(most))
+        let most = multiprocessor.fitting_blocks(warps, registers, self.memory.used() + cp_async_bytes).max(1);
+        requested.map_or(most, |requested| requested.min(most))
     }
 
     // Allocations in shared memory.

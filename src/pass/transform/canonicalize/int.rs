@@ -32,7 +32,7 @@ pub(in crate::pass) fn unary(op: &Op, from: DType, to: DType, a: u64) -> Option<
 
 /// Folds an op with two operands of one type. A comparison returns 0 or 1. A violated assumption is
 /// not folded, so that the interpreter reports it.
-pub(in crate::pass) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
+pub(crate) fn binary(op: &Op, dtype: DType, a: u64, b: u64) -> Option<u64> {
     let width = dtype.bits();
     if violates_assumption(op, width, a, b) {
         return None;

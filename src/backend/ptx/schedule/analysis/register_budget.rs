@@ -1,11 +1,13 @@
 //! Register budget: warps and registers per partition, CTAs per SM.
 
-use crate::backend::ptx::hardware::{MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, WARP_SIZE};
+use crate::backend::ptx::hardware::{
+    MAX_REGISTERS_PER_THREAD, REGISTERS_PER_SM, SCHEDULERS_PER_SM, WARP_GROUP_WARPS, WARP_SIZE,
+};
 use crate::backend::ptx::layout_inference::ValueOrigin;
 use crate::backend::ptx::plan::num_warps::producer_mmas_of;
 use crate::backend::ptx::schedule::KernelInfo;
 use crate::dtype::DType;
-use crate::ir::{Elem, Type, Value};
+use crate::ir::{Elem, OpId, Type, Value};
 
 /// Registers of a producer thread after it has released the other ones (PTX `setmaxnreg`).
 pub const PRODUCER_REGISTERS: u32 = 24;
@@ -14,8 +16,12 @@ const CONSUMER_REGISTERS: u32 = 240;
 /// Registers that a thread with MMAs needs in addition to its accumulators.
 const SPARE_REGISTERS: u32 = 32;
 
+/// Maximum number of registers of a thread for partial sums, in addition to its accumulators.
+const MAX_PARTIAL_SUM_REGISTERS: u32 = 64;
+
 /// Minimum number of registers of a thread with f64 MMAs of 16 rows.
 const MIN_F64_MMA_REGISTERS: u32 = 64;
+
 impl KernelInfo<'_> {
     /// Returns the requested number of CTAs per SM, limited by warps and by the registers of MMAs.
     /// With fewer registers, ptxas rejects asynchronous MMAs or spills most values.
@@ -42,6 +48,24 @@ impl KernelInfo<'_> {
             (all + SPARE_REGISTERS).max(least)
         });
         registers.max().unwrap_or(0)
+    }
+
+    /// Returns the number of registers that a thread needs for MMAs, including partial sums that it
+    /// adds to the accumulators.
+    pub fn mma_registers_with_partial_sums(&self) -> u32 {
+        let sums = self.inference.mma_plans.keys().map(|&id| self.partial_sum_registers(id)).max();
+        self.mma_registers() + sums.unwrap_or(0)
+    }
+
+    /// Returns the number of registers of partial sums that a thread adds to the accumulators of an
+    /// MMA.
+    pub fn partial_sum_registers(&self, mma: OpId) -> u32 {
+        match self.inference.mma_plans.get(&mma) {
+            Some(Ok(plan)) if plan.effort().additions > 0 => {
+                (plan.acc.num_registers() as u32).min(MAX_PARTIAL_SUM_REGISTERS)
+            }
+            _ => 0,
+        }
     }
 
     /// Returns an estimate of the registers of a thread: for MMAs, or for its part of the largest
@@ -88,13 +112,23 @@ impl KernelInfo<'_> {
     /// producer has released its own. `ctas_per_sm`: the number of CTAs per SM.
     pub fn registers_per_thread(&self, ctas_per_sm: u32) -> (u32, u32) {
         let (consumers, producers) = (self.consumer_warps(), self.producer_warps());
-        let all = REGISTERS_PER_SM / ctas_per_sm / WARP_SIZE;
-        let at_entry = (all / (consumers + producers)).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
+        let warps_per_scheduler = (ctas_per_sm * (consumers + producers)).div_ceil(SCHEDULERS_PER_SM);
+        let of_warp = REGISTERS_PER_SM / SCHEDULERS_PER_SM / warps_per_scheduler;
+        let at_entry = (of_warp / WARP_SIZE).min(MAX_REGISTERS_PER_THREAD) / 8 * 8;
+        if !self.transfers_registers() {
+            return (at_entry, at_entry.min(CONSUMER_REGISTERS));
+        }
         // A CTA has only the registers allocated at entry. A thread that requests more waits
         // forever.
         let pool = at_entry * (consumers + producers);
         let kept = pool.saturating_sub(producers * PRODUCER_REGISTERS);
         (at_entry, (kept / consumers).min(CONSUMER_REGISTERS) / 8 * 8)
+    }
+
+    /// Returns true if producer and consumers are whole warp groups, which can transfer registers
+    /// (PTX `setmaxnreg`).
+    pub fn transfers_registers(&self) -> bool {
+        self.producer_warps() == WARP_GROUP_WARPS && self.consumer_warps().is_multiple_of(WARP_GROUP_WARPS)
     }
 
     /// Returns the number of CTAs per SM of a warp-specialized kernel: the request, reduced until a
