@@ -362,7 +362,7 @@ impl Layout {
     ///
     /// ```
     /// let layout = cutlet::layout::Layout::new([64], vec![0, 32], vec![1, 2, 4, 8, 16], vec![]);
-    /// assert_eq!((0..4).map(|register| layout.canonical_register(register)).collect(), [0, 0, 1, 1]);
+    /// assert_eq!((0..4).map(|register| layout.canonical_register(register)).collect::<Vec<_>>(), [0, 0, 1, 1]);
     /// ```
     pub fn canonical_register(&self, register: usize) -> usize {
         let kept = (0..self.register.len()).filter(|&bit| self.register[bit] != 0);

@@ -425,7 +425,7 @@ macro_rules! array_parts {
             /// let x = ct::Device::cpu().from_fn([2, 8], |[i, j]| (8 * i + j) as i32)?;
             /// let mut y = ct::Device::cpu().zeros([2, 2, 4])?;
             /// ct::launch(heads, 1, (&x, &mut y))?;
-            /// assert_eq!(y.to_vec()?, (0..16).collect());
+            /// assert_eq!(y.to_vec()?, (0..16).collect::<Vec<_>>());
             /// # Ok::<(), ct::Error>(())
             /// ```
             #[track_caller]

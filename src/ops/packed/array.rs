@@ -51,7 +51,7 @@ pub struct PackedArray<F, const R: usize> {
 ///
 /// let mut y = ct::Device::cpu().packed_zeros::<ct::packed::u4, 1>([10])?;
 /// ct::launch(count, 2, (&mut y,))?;
-/// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect(), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
+/// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7, 0, 1]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -238,7 +238,7 @@ impl<F: Narrow, const R: usize> PackedArrayMut<F, R> {
     /// let x = device.from_fn([20], |[i]| i as f32 / 2.0 - 5.0)?;
     /// let mut y = device.packed_zeros::<i3, 1>([20])?;
     /// ct::launch(quantise, 2, (&x, &mut y))?;
-    /// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect()[..10], [-4, -4, -4, -4, -3, -2, -2, -2, -1, 0]);
+    /// assert_eq!(y.to_vec()?.iter().map(|y| y.get()).collect::<Vec<_>>()[..10], [-4, -4, -4, -4, -3, -2, -2, -2, -1, 0]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     #[track_caller]

@@ -54,7 +54,7 @@ pub(super) fn shape_of_words<F: Narrow, const R: usize>(mut shape: [usize; R]) -
 /// }
 ///
 /// let device = ct::Device::cpu();
-/// let x = device.packed(&(0..10).map(u4::from_code).collect(), [2, 5])?;
+/// let x = device.packed(&(0..10).map(u4::from_code).collect::<Vec<_>>(), [2, 5])?;
 /// let (mut y, mut z) = (device.zeros([2, 5])?, device.packed_zeros([2, 5])?);
 /// ct::launch(kernel, 1, (&x, &mut y, &mut z))?;
 /// assert_eq!(y.to_vec()?[3..7], [3.0, 4.0, 5.0, 6.0].map(f16::from_f32));
@@ -167,7 +167,7 @@ impl Device {
     /// use cutlet::packed::{PackedDeviceArray, u4};
     /// use cutlet::Device;
     /// let a: PackedDeviceArray<u4, 2> = Device::cpu().packed_from_bytes(&[0x21, 0x03, 0x54, 0x06], [2, 3])?;
-    /// assert_eq!(a.to_vec()?.iter().map(|x| x.get()).collect(), [1, 2, 3, 4, 5, 6]);
+    /// assert_eq!(a.to_vec()?.iter().map(|x| x.get()).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
     /// assert_eq!(a.to_bytes()?, [0x21, 0x03, 0x54, 0x06]);
     /// # Ok::<(), cutlet::Error>(())
     /// ```

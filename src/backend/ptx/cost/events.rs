@@ -1,5 +1,4 @@
-//! Events of a schedule: the steps of each partition with their resource use, as input of the
-//! simulation.
+//! Events of a schedule: steps of each partition with their resource use, for the simulation.
 
 use crate::util::collect::CollectVec as _;
 use rustc_hash::FxHashMap;

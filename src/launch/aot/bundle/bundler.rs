@@ -252,7 +252,7 @@ impl Bundler {
     /// let fill = |x: ArrayMut<f32, 1>| x.store(ct::bid(0), ct::ones([64]));
     /// let x = ct::ArraySpec::new([64]).mutable();
     /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (x,))?.finish()?;
-    /// assert_eq!(bundle.kernels()[0].targets().collect(), [ct::Target::SM_80]);
+    /// assert_eq!(bundle.kernels()[0].targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
     /// # Ok::<(), ct::Error>(())
     /// ```
     ///

@@ -32,7 +32,7 @@ use crate::target::Target;
 /// let bundle = ct::aot::Bundler::new([ct::Target::SM_80]).add_as("fill", fill, (ct::ArraySpec::new([64]).mutable(),))?.finish()?;
 /// let kernel = &bundle.kernels()[0];
 /// assert_eq!((kernel.name(), kernel.args().len()), ("fill", 1));
-/// assert_eq!(kernel.targets().collect(), [ct::Target::SM_80]);
+/// assert_eq!(kernel.targets().collect::<Vec<_>>(), [ct::Target::SM_80]);
 /// # Ok::<(), ct::Error>(())
 /// ```
 pub struct BundledKernel {
