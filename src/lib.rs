@@ -23,8 +23,8 @@
 //! release = { lto = "off", package.cutlet.opt-level = 1 }
 //! ```
 //!
-//! On a slow shared machine `cargo run` builds for about 70 s of processor time, and
-//! `cargo run --release` for about 190 s. Use `--release` to measure. No toolkit and no GPU are
+//! On a slow shared machine `cargo run` builds for about 65 s of processor time, and
+//! `cargo run --release` for about 195 s. Use `--release` to measure. No toolkit and no GPU are
 //! needed for this program:
 //!
 //! ```
